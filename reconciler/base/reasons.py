@@ -181,6 +181,7 @@ class Reason(StrEnum):
     )
     UP_TO_DATE = "UpToDate", Facts(described=True, quiet=True)
     VALIDATION_ERROR = "ValidationError"
+    WOULD_BE_REFUSED = "WouldBeRefused"
 
 
 UNWANTED = frozenset((Reason.NOT_DESIRED, Reason.MOVED, Reason.PLACE_GONE, Reason.DELETION_PROPOSED))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from reconciler import __version__
+from reconciler.admission.judgement import Verdict
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.progress import begin_stages, stage_seconds
 from reconciler.base.reasons import Phase
@@ -59,6 +60,7 @@ METRICS = {
     "conflicts": Metric("Conflicts that a person must answer"),
     "problems": Metric("Problems by reason", labels=("reason",)),
     "refusals": Metric("Reasons why the plan is not applied", labels=("reason",)),
+    "judgements": Metric("Answers of clusters to what is proposed, by verdict", labels=("verdict",)),
     "rollout_phase": Metric("1 for the phase of the rollout of a set", labels=("set", "phase")),
     "wave_phase": Metric("1 for the phase of a wave", labels=("set", "wave", "phase")),
     "wave_packages": Metric("Packages of a wave by state", labels=("set", "wave", "state")),
@@ -120,6 +122,9 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     for name, reasons in (("problems", plan.problems), ("refusals", plan.refusals)):
         counted = Counter(str(reason.reason) for reason in reasons)
         yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
+    judgements = (j for change in plan.changes for j in change.judgements)
+    verdicts = Counter(j.verdict for j in (*judgements, *plan.unjudged))
+    yield from (Sample("judgements", verdicts[verdict], (verdict,)) for verdict in Verdict)
     for rollout in plan.rollouts:
         name = str(rollout.key)
         yield Sample("rollout_phase", 1, (name, rollout.phase))

@@ -89,6 +89,11 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     path: str = ""
     """Directory of the snapshot."""
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there is a snapshot of any cluster."""
+        return self.present or any(snapshot.present for snapshot in self.clusters.values())
+
     def of(self, cluster: str) -> "Snapshot":
         """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""
         cluster_snapshot = self.clusters.get(cluster)

@@ -175,6 +175,7 @@ def build_plan(
         version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
         rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
         losses=lost,
+        unjudged=rendered.unjudged,
         applied=applied_commit(context, decided.every, decided.waiting),
         has_pins=any(may_float(resolved.variant) for resolved in context.resolution.variants),
         context=context,

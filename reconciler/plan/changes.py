@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.admission.judgement import Judgement
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.reasons import Phase, Reason
@@ -246,6 +247,13 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[Text, ...] = ()
     subpackages: tuple[SubpackageNote, ...] = ()
+    judgements: tuple[Judgement, ...] = ()
+    """What its cluster would answer to it; a refusal is among `unready`, too."""
+
+    @property
+    def refusals(self) -> tuple[Text, ...]:
+        """What its cluster would refuse."""
+        return tuple(judgement.text for judgement in self.judgements if judgement.is_refusal)
 
 
 class WaitsFor(StrEnum):
@@ -479,7 +487,8 @@ class Plan(PartlyCompared, frozen=True):
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
     no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
     `without` returns the plan as it is reported and recorded without some packages. `losses` are those of its
-    changes, and of what leaves the locks. `approvable` is by URL and branch; `objections` are by number, too,
+    changes, and of what leaves the locks. `unjudged` is what nothing is known about, once for each cluster.
+    `approvable` is by URL and branch; `objections` are by number, too,
     where only the pull request is known.
     """
 
@@ -501,6 +510,7 @@ class Plan(PartlyCompared, frozen=True):
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
     losses: tuple[Loss, ...] = ()
+    unjudged: tuple[Judgement, ...] = ()
     approvable: Mapping[tuple[str, str | int], Approvable] = field(default_factory=dict)
     objections: Mapping[tuple[str, str | int], Objection] = field(default_factory=dict)
     other_files: Container[str] | None = None

@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from reconciler.admission.judgement import Judgement
 from reconciler.base.errors import Location
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, some
@@ -188,9 +190,10 @@ class Comparison(Struct, frozen=True):
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
     those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
-    owns its kinds. `losses` are the objects of clusters that go with it. `deep` tells whether packages were
-    compared. Nothing is known about the packages of repositories in `unread`, nor about the `postponed` ones:
-    their functions had no time. Without `has_manifests` neither side has one.
+    owns its kinds. `losses` are the objects of clusters that go with it, `judged` the packages with
+    what their clusters would answer to it alone, `unjudged` what nothing is known about. `deep` tells whether
+    packages were compared. Nothing is known about the packages of repositories in `unread`, nor about the
+    `postponed` ones: their functions had no time. Without `has_manifests` neither side has one.
     """
 
     variants: tuple[VariantDifference, ...] = ()
@@ -203,6 +206,8 @@ class Comparison(Struct, frozen=True):
     pins: tuple[PinChange, ...] = ()
     dangers: int = 0
     losses: tuple[Loss, ...] = ()
+    judged: tuple[Change, ...] = ()
+    unjudged: tuple[Judgement, ...] = ()
     deep: bool = False
     unread: tuple[Problem, ...] = ()
     postponed: int = 0
@@ -257,6 +262,8 @@ def compare(base: Side, head: Side) -> Comparison:
         pins=(*dangers, *pins, *_requested(base.plan, head.plan)),
         dangers=len(dangers),
         losses=_losses(base.plan, head.plan),
+        judged=tuple(_judged(base.plan, head.plan)),
+        unjudged=head.plan.unjudged if head.plan else (),
         deep=deep,
         unread=tuple(sorted({_identity(p): p for p in (*base.unread, *head.unread)}.values())),
         postponed=sum(change.reason in LEFT_BY_RUN for change in (head.plan.changes if head.plan else ())),
@@ -270,6 +277,15 @@ def _losses(base: Plan | None, head: Plan | None) -> tuple[Loss, ...]:
     before = {(loss.cluster, loss.cause, loss.kind) for loss in (base.losses if base else ())}
     after = head.losses if head else ()
     return tuple(loss for loss in after if (loss.cluster, loss.cause, loss.kind) not in before)
+
+
+def _judged(base: Plan | None, head: Plan | None) -> Iterator[Change]:
+    """Yield the packages with the judgements that they have only after merging."""
+    before = {change.package: change.judgements for change in (base.changes if base else ())}
+    for change in head.changes if head else ():
+        added = tuple(j for j in change.judgements if j not in before.get(change.package, ()))
+        if added:
+            yield replace(change, judgements=added)
 
 
 def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:

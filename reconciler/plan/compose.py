@@ -172,7 +172,9 @@ def _obstructed(change: Change, target: PlanTarget) -> After | None:
     if change.conflicts:
         return After(Phase.CONFLICT, str(Reason.MERGE_CONFLICT), asked_text(change.conflicts))
     if change.unready:
-        cause = Reason.PIPELINE_FAILED if change.failed else Reason.NOT_READY
+        is_refused = change.unready[0] in change.refusals
+        cause = Reason.WOULD_BE_REFUSED if is_refused else Reason.NOT_READY
+        cause = Reason.PIPELINE_FAILED if change.failed else cause
         return After(Phase.NOT_READY, str(cause), join_texts("; ", change.unready))
     return After(Phase.HELD_BACK, reason, change.message) if change.waits else None
 
@@ -559,6 +561,7 @@ def compose(parts: Parts) -> Change:
         faults=facts.faults,
         warnings=facts.warnings,
         subpackages=facts.subpackages,
+        judgements=facts.judgements,
     )
     return with_after(change, decided.target)
 

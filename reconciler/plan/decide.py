@@ -652,17 +652,21 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     is_published = isinstance(after, Package) and after.tree == case.target.package.main_tree
     if is_published and not case.target.view.deployment:
         unready = tuple(gate for gate in unready if not str(gate).startswith(INJECTION_PREFIX))
+    judgements = case.rendered.judgements
+    refusals = tuple(judgement.text for judgement in judgements if judgement.is_refusal)
+    is_ready = isinstance(after, Package) and after.ready and not (package.conflicts or refusals)
     facts = DraftFacts(
-        ready=is_proposed(draft) and isinstance(after, Package) and after.ready and not package.conflicts,
+        ready=is_proposed(draft) and is_ready,
         conflicts=tuple(masked(conflict, package.files) for conflict in package.conflicts),
         answers=tuple(masked_answer(answer, package.files) for answer in package.answers),
-        unready=unready,
+        unready=(*unready, *refusals),
         failed=isinstance(after, Package) and after.failed,
         faults=after.faults if isinstance(after, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
         subpackages=tuple(subpackage_notes(after, case.target.package.main_tree, case.context))
         if isinstance(after, Package)
         else (),
+        judgements=judgements,
     )
     return _named_facts(case.resolved, facts)
 

@@ -280,8 +280,9 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         conflicts=tuple(map(conflict_record, change.conflicts)),
         answers=tuple(map(answer_record, change.answers)),
         asked_from=_asked_from(resolved, change, context),
-        unready=tuple(map(str, change.unready)),
-        failed=change.failed if change.unready else None,
+        # What the cluster would refuse is judged anew by every run.
+        unready=(unready := tuple(str(text) for text in change.unready if text not in change.refusals)),
+        failed=change.failed if unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         warnings=fresh.warnings if isinstance(fresh, Package) else (),
         unedited=_unedited(resolved, change, context),

@@ -487,6 +487,7 @@ def _facts(change: Change, request: PullRequestContent | None) -> list[object]:
         *([request.rollout] if request.rollout else []),
         *([request.is_moved] if request.is_moved else []),
         *([[loss.text, loss.replacement] for loss in change.losses]),
+        *([sorted(str(judgement.text) for judgement in change.judgements)] if change.judgements else []),
     ]
 
 

@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
+from reconciler.admission.judgement import Judgement, Verdict
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Location
@@ -36,6 +37,7 @@ from reconciler.report.report import (
     ApprovableRow,
     ChangeCause,
     Diff,
+    JudgementRow,
     Names,
     Need,
     NeedPlace,
@@ -74,6 +76,7 @@ def build_report(
         summary_line(plan, statuses),
         count_ops(plan),
         plan.losses,
+        judgement_rows(changes, names, plan.unjudged),
         risk_counts(changes),
         tuple(needs_after(plan, outcome)),
         partial(fold_changes, listed, names, statuses, unfolded=unfolded, now=now),
@@ -244,6 +247,37 @@ def loss_texts(losses: Sequence[Loss]) -> list[str]:
     texts = [replace(loss, cluster=some(names, MOST_NAMES)).text for loss, names in groups[:_MOST_LOSSES]]
     more = sum(len(names) for _, names in groups[_MOST_LOSSES:])
     return [*texts, *([f"and {more} more"] if more else [])]
+
+
+def judgement_rows(
+    changes: Iterable[Change], names: Names, unjudged: Iterable[Judgement] = ()
+) -> tuple[JudgementRow, ...]:
+    """Return what clusters would answer, one row for each reason with its packages, the worst first."""
+    rows: dict[Judgement, list[str]] = {}
+    for change in changes:
+        # Objects and clusters differ, the reason does not.
+        kinds = {(j.object.partition(" ")[0], replace(j, object="", cluster="")) for j in change.judgements}
+        for kind, judgement in kinds:
+            message = f"{kind} {judgement.message}"
+            rows.setdefault(replace(judgement, message=message), []).append(names.of(change))
+    ordered = sorted(rows, key=lambda j: (j.is_old, j.verdict.rank, -len(rows[j]), j))
+    listed = [JudgementRow(j.verdict, j.rule, j.message, tuple(sorted(rows[j])), j.is_old) for j in ordered]
+    clusters: dict[tuple[str, str], list[str]] = {}
+    for judgement in unjudged:
+        clusters.setdefault((judgement.rule, str(judgement.message)), []).append(judgement.cluster)
+    silent = (
+        JudgementRow(Verdict.NOT_JUDGED, rule, why, tuple(named), noun="cluster")
+        for (rule, why), named in clusters.items()
+    )
+    return (*listed, *silent)
+
+
+def judgement_texts(rows: Sequence[JudgementRow]) -> list[str]:
+    """Return judgements as lines; what is not judged is never left out."""
+    shown = [row for row in rows if row.verdict is not Verdict.NOT_JUDGED]
+    more = [f"and {len(shown) - _MOST_LOSSES} more"] if len(shown) > _MOST_LOSSES else []
+    rest = [row for row in rows if row.verdict is Verdict.NOT_JUDGED]
+    return [*(str(row.text) for row in shown[:_MOST_LOSSES]), *more, *(str(row.text) for row in rest)]
 
 
 _AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})

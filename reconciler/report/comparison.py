@@ -12,6 +12,8 @@ from reconciler.report.build import (
     cause_name,
     change_order,
     fold_changes,
+    judgement_rows,
+    judgement_texts,
     loss_texts,
     package_row,
     risk_texts,
@@ -117,6 +119,8 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     """
     yield f"compared  {terminal(compared_text(comparison))}"
     yield from (paint(f"loss      {terminal(text)}", Color.RED) for text in loss_texts(comparison.losses))
+    rows = judgement_rows(comparison.judged, names, comparison.unjudged)
+    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(rows))
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
     yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
@@ -168,6 +172,7 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "level": "fleet" if comparison.deep else "manifests",
         "complete": comparison.is_complete,
         "losses": wire(comparison.losses),
+        "judgements": wire(judgement_rows(comparison.judged, names, comparison.unjudged)),
         "counts": counts(comparison),
         "variants": [
             {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants

@@ -134,6 +134,7 @@ class Page(Struct, frozen=True):
     counts: Mapping[str, int] = field(default_factory=dict)
     needs: tuple[Need, ...] = ()
     losses: tuple[str, ...] = ()
+    judgements: tuple[str, ...] = ()
     risks: Mapping[str, int] = field(default_factory=dict)
     causes: tuple[ChangeCause, ...] = ()
     packages: tuple[PageRow, ...] = ()

@@ -9,6 +9,7 @@ import msgspec
 import orjson
 
 from reconciler import __version__
+from reconciler.admission.judgement import Judgement
 from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, json_text, message_line
@@ -35,7 +36,7 @@ from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.report.conflicts import conflict_value
-from reconciler.report.report import ApprovableRow, HistoryEntry, PackageRow, Report
+from reconciler.report.report import ApprovableRow, HistoryEntry, JudgementRow, PackageRow, Report
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
 
 FALLBACK = "reconciler.yaml"
@@ -52,6 +53,7 @@ def plan_sarif(report: Report) -> dict[str, Any]:
             for name, c in changes
             if c.op is Op.BLOCK or c.waits
         ),
+        *_judged(change for _, change in changes),
     ]
     return _log(results)
 
@@ -62,7 +64,8 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
     What could not be read is a warning.
     """
     others = (*_problems("warning", comparison.unread), *_problems("note", comparison.old))
-    log = _log([*_wrong(comparison.new, comparison.refusals), *others])
+    wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged))
+    log = _log([*wrong, *others])
     log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
     return log
 
@@ -75,6 +78,14 @@ def problems_sarif(problems: Iterable[Problem]) -> dict[str, Any]:
 def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
     yield from _problems("error", problems)
     yield from (_result("error", r.reason, _sentence(r.message, r.hint), None) for r in refusals)
+
+
+def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
+    """Yield what clusters would answer; the rule is what decides."""
+    for change in changes:
+        for judgement in change.judgements:
+            level = "warning" if judgement.is_refusal else "note"
+            yield _result(level, judgement.rule, _sentence(judgement.text, ""), change.location)
 
 
 def _problems(level: str, problems: Iterable[Problem]) -> Iterator[dict[str, Any]]:
@@ -177,6 +188,7 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
             return (
                 _row(instance=r.names.instance, shards=shards, checksum=r.checksum, empty=r.empty)
                 | _row(summary=r.ops, losses=r.losses, needs=r.needs, changes=r.packages)
+                | _row(judgements=r.judgements)
                 | _row(approvable=r.approvable, problems=r.problems, refusals=r.refusals, notes=r.notes)
                 | _row(lock=r.lock, rollouts=r.rollouts, moves=r.moves)
             )
@@ -189,6 +201,7 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
                 | _row(group=c.group, ready=c.ready, unready=c.unready, warnings=c.warnings)
                 | _row(writes=c.writes, pullRequest=c.pull, close=c.close, approve=c.approve)
                 | _row(subpackages=c.subpackages, losses=c.losses, pins=c.pins, diff=c.impact)
+                | _row(judgements=c.judgements)
                 | _row(conflicts=c.conflicts, answers=c.answers)
             )
         case LockProposal() as p:
@@ -237,6 +250,12 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
             return state | _row(namespace=m.key.namespace, name=m.key.name, package=m.name)
         case GateResult() as g:
             return _row(result=g.result, message=g.message)
+        case Judgement() as j:
+            what = _row(verdict=j.verdict, rule=j.rule, message=str(j.message), old=j.is_old)
+            return what | _row(cluster=j.cluster, object=j.object)
+        case JudgementRow() as j:
+            what = _row(verdict=j.verdict, rule=j.rule, message=str(j.message), old=j.is_old)
+            return what | _row(names=j.names, of=j.noun)
         case Loss():
             return loss_value(value)
         case PackageStatus():

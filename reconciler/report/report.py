@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.admission.judgement import Verdict
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, plural, some
@@ -195,6 +196,41 @@ class ProblemGroup(NamedTuple):
     places: tuple[Text, ...] = ()
 
 
+class JudgementRow(NamedTuple):
+    """What clusters would answer to objects of one kind, for one reason.
+
+    `names` are the packages, or where nothing is known about whole clusters those.
+    """
+
+    verdict: Verdict
+    rule: str
+    message: Text
+    names: tuple[str, ...] = ()
+    is_old: bool = False
+    noun: str = "package"
+
+    @property
+    def label(self) -> str:
+        """What the clusters would do."""
+        return "refused already" if self.is_old else _LABELS[self.verdict]
+
+    @property
+    def text(self) -> Text:
+        """The row in a line: `would be refused: Deployment spec.selector: immutable (2 packages: a, b)`."""
+        where = (
+            f" ({plural(len(self.names), self.noun)}: {some(self.names, _MOST_PLACES)})" if self.names else ""
+        )
+        return f"{self.label}: {self.message}{where}"
+
+
+_LABELS = {
+    Verdict.REFUSED: "would be refused",
+    Verdict.RECREATED: "would be recreated",
+    Verdict.WARNED: "would be warned about",
+    Verdict.NOT_JUDGED: "not judged",
+}
+
+
 class HistoryEntry(NamedTuple):
     """A revision or an open draft; `author` made its commit on main, which is the merge that approved it.
 
@@ -253,6 +289,8 @@ class Report(Struct, frozen=True, dict=True):
     """The counts in one line, without the checksum."""
     ops: Mapping[Op, int]
     losses: tuple[Loss, ...]
+    judgements: tuple[JudgementRow, ...]
+    """What clusters would answer to what is proposed, the worst first."""
     risks: Mapping[str, int]
     """How many packages each class of risk is about, the worst class first."""
     needs: tuple[Need, ...]

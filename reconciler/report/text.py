@@ -16,6 +16,7 @@ from reconciler.report.build import (
     group_by_cause,
     group_problems,
     impact_text,
+    judgement_texts,
     loss_texts,
     move_text,
     moving_rollouts,
@@ -27,7 +28,7 @@ from reconciler.report.build import (
 )
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, Report
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, JudgementRow, Names, Need, Report
 from reconciler.resolve.rollout_model import Rollout
 
 MOST_WARNINGS = 20
@@ -58,6 +59,7 @@ def plan_lines(
     # The checksum is on the first line, so that `head -1` is enough for scripts.
     yield paint(report.summary, Color.BOLD)
     yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(report.losses))
+    yield from _judgement_lines(report.judgements, paint)
     if risks := risk_summary(report.risks):
         yield paint(f"risks: {risks}", Color.RED)
     yield from (paint(terminal(move_text(move)), Color.RED) for move in report.dangers)
@@ -72,6 +74,10 @@ def plan_lines(
         yield from (f"note: {terminal(note)}" for note in report.notes)
     yield from problem_lines(report.problems, paint=paint)
     yield from refusal_lines(report.refusals, paint=paint)
+
+
+def _judgement_lines(rows: Sequence[JudgementRow], paint: Paint) -> Iterator[str]:
+    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(rows))
 
 
 def warning_lines(rows: Iterable[tuple[str, Iterable[Text]]], paint: Paint = plain) -> Iterator[str]:
@@ -148,6 +154,7 @@ def change_lines(
     }
     yield from (f"  {name}: {terminal(value)}" for name, value in facts.items() if value)
     yield from (paint(f"  loss: {terminal(text)}", Color.RED) for text in loss_texts(change.losses))
+    yield from (paint(f"  {terminal(j.text)}", Color.RED) for j in change.judgements)
     yield from (f"  warning: {terminal(warning)}" for warning in change.warnings)
     yield from (f"  {terminal(note.text)}" for note in change.subpackages)
     yield from (f"  {terminal(move_text(move))}" for move in change.pins)

@@ -28,6 +28,7 @@ from reconciler.inventory.shard import WHOLE, Shard
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
+from reconciler.plan.admission import judge_packages
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Op, Plan
 from reconciler.plan.loss_reader import loss_trees
@@ -152,6 +153,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
             with stage("plan"):
+                rendered = judge_packages(inventory, fleet, rendered, {**compared, **contents})
                 plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents})
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {

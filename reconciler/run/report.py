@@ -27,6 +27,8 @@ from reconciler.report.build import (
     change_order,
     change_risks,
     equal_differences,
+    judgement_rows,
+    judgement_texts,
     loss_texts,
     move_text,
     moving_rollouts,
@@ -93,6 +95,7 @@ def _plan_report(planned: PlannedRun, outcome: Outcome | None) -> Page:
         report.checksum,
         counts={str(op): count for op, count in report.ops.items() if op is not Op.KEEP},
         losses=tuple(loss_texts(report.losses)),
+        judgements=tuple(judgement_texts(report.judgements)),
         needs=report.needs,
         risks=report.risks,
         causes=report.causes,
@@ -159,6 +162,9 @@ def _check_report(checked: CheckResult) -> Page:
         names.instance,
         ". ".join(filter(None, (sentence(comparison), problem_sentence(comparison), compared))),
         losses=tuple(loss_texts(comparison.losses)),
+        judgements=tuple(
+            judgement_texts(judgement_rows(comparison.judged, checked.names, comparison.unjudged))
+        ),
         counts=counts(comparison),
         problems=problems,
         refusals=comparison.refusals,

@@ -1,12 +1,11 @@
 """Folding: changes of one cause are one row, and dangerous ones are first."""
 
 import pytest
-from reconciler.plan.losses import Loss
 
 from reconciler.base.reasons import Phase, Reason
 from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.plan.changes import Change, Op, Plan
-from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.impact import Impact, Loss, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.report.build import (
     MOST_DIFFS,

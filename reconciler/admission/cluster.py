@@ -1,0 +1,113 @@
+"""One cluster as judgements see it: its snapshot, and the definitions that packages on main bring."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from reconciler.admission.defaults import items
+from reconciler.admission.immutable import Version
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.names.ids import GroupKind
+
+CRD: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+DECIDING: Final = (CRD,)
+"""Kinds that decide about others; only where all objects of them are known is silence an answer."""
+_NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
+
+
+class Definition(Struct, frozen=True):
+    """A CustomResourceDefinition of a cluster; `stored` are the versions in which it has objects."""
+
+    spec: Mapping[str, Any]
+    stored: tuple[str, ...] | None = None
+    """None where the snapshot does not have them."""
+
+    def version(self, name: str) -> Mapping[str, Any] | None:
+        """Return a version, None if it is not defined or not served."""
+        versions = (v for v in items(self.spec, "versions") if v.get("name") == name)
+        return next((v for v in versions if v.get("served") is not False), None)
+
+
+class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
+    """A cluster: `main` are the objects of its packages on main, of the kinds that decide about others."""
+
+    name: str
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    is_recent: bool = True
+    """Whether the lists of the snapshot are not older than its policy allows."""
+    main: tuple[Mapping[str, Any], ...] = ()
+
+    @cached_property
+    def version(self) -> Version | None:
+        """Version of Kubernetes, None if it is not known."""
+        match = _NUMBER.match(self.snapshot.versions.get("kubernetes", ""))
+        return (int(match[1]), int(match[2])) if match else None
+
+    def knows(self, kind: GroupKind, namespace: str = ALL_NAMESPACES) -> bool:
+        """Tell whether the snapshot has every object of a kind, and is not too old."""
+        return self.is_recent and self.snapshot.is_complete(kind, namespace)
+
+    def objects(self, kind: GroupKind) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a kind: those of packages on main, then those that only the snapshot has.
+
+        A snapshot that is too old has none: what it has may have changed since.
+        """
+        names = set()
+        for value in self.main:
+            if (identity := identity_of(value)) is not None and identity[0] == kind:
+                names.add(identity[1:])
+                yield value
+        for (api_version, name), found in self.snapshot.objects.items():
+            if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
+                yield from (item.body for item in found if (item.namespace, item.name) not in names)
+
+    @cached_property
+    def unknown(self) -> str:
+        """What is not known of the cluster, as a clause; "" where all is."""
+        if not self.snapshot.present:
+            return "it has no snapshot, so its definitions are not known"
+        if not self.is_recent:
+            return "its snapshot is older than snapshot.maxAge"
+        missing = [str(kind) for kind in DECIDING if not self.knows(kind)]
+        return f"its snapshot does not list {', '.join(missing)} completely" if missing else ""
+
+    @cached_property
+    def definitions(self) -> Mapping[GroupKind, Definition]:
+        """The definitions by what they define; the cluster has those of packages on main as these are."""
+        found: dict[GroupKind, Definition] = {}
+        stored = {
+            item.name: item.body.get("status")
+            for (api_version, kind), members in self.snapshot.objects.items()
+            if (api_version.rpartition("/")[0], kind) == CRD
+            for item in members
+        }
+        for value in self.objects(CRD):
+            name = str(value.get("metadata", {}).get("name"))
+            status = stored.get(name)
+            versions = status.get("storedVersions") if isinstance(status, Mapping) else None
+            is_listed = isinstance(versions, list) and versions
+            found.update(definitions_of([value], tuple(map(str, versions or ())) if is_listed else None))
+        return found
+
+
+def identity_of(value: Mapping[str, Any]) -> tuple[GroupKind, str, str] | None:
+    """Return kind, namespace and name of an object, None where it has none."""
+    metadata, kind, api_version = value.get("metadata"), value.get("kind"), value.get("apiVersion")
+    if not isinstance(metadata, Mapping) or not isinstance(kind, str) or not isinstance(api_version, str):
+        return None
+    group = api_version.rpartition("/")[0]
+    return GroupKind(group, kind), str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def definitions_of(
+    values: Iterable[Mapping[str, Any]], stored: tuple[str, ...] | None = None
+) -> Iterator[tuple[GroupKind, Definition]]:
+    """Yield the definitions among objects, by what they define."""
+    for value in values:
+        spec = value.get("spec")
+        names = spec.get("names") if isinstance(spec, Mapping) else None
+        if isinstance(spec, Mapping) and isinstance(names, Mapping) and value.get("kind") == CRD.kind:
+            yield GroupKind(str(spec.get("group")), str(names.get("kind"))), Definition(spec, stored)

@@ -1,0 +1,70 @@
+"""Judge one object of a change: what its cluster would answer to the request that deploys it. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from reconciler.admission.cluster import CRD, Cluster, Definition, identity_of
+from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
+from reconciler.admission.judgement import Judgement, Verdict
+from reconciler.admission.served import find_unserved, find_unstored
+from reconciler.names.ids import GroupKind, NamedObject
+
+Object = Mapping[str, Any]
+
+
+class Request(Struct, frozen=True):
+    """An object as main has it (None where it has not) and as the change has it (None where it goes)."""
+
+    old: Object | None
+    new: Object | None
+
+
+class Judge(Struct, frozen=True):
+    """Judges the objects of one package for one cluster.
+
+    `proposed` are the definitions in the same change. They govern nothing (D25): where only the one on main
+    refuses, the judgement says that the definition comes first.
+    """
+
+    cluster: Cluster
+    proposed: Mapping[GroupKind, Definition] = field(default_factory=dict)
+
+    def governs(self, kind: GroupKind) -> bool:
+        """Tell whether anything but Kubernetes itself decides about objects of a kind."""
+        return kind == CRD or kind in self.cluster.definitions or kind in self.proposed
+
+    def judge(self, request: Request) -> Iterator[Judgement]:
+        """Yield what the cluster would answer; nothing where it takes the object. Total."""
+        value = request.new if request.new is not None else request.old
+        identity = identity_of(value) if value is not None else None
+        if request.new is None or identity is None or is_hook(request.new):
+            return
+        kind, namespace, name = identity
+        named = str(NamedObject(kind.kind, namespace, name))
+        old, new, version = request.old, request.new, self.cluster.version
+        if (unserved := find_unserved(new, kind, self.cluster, self.proposed)) is not None:
+            is_old = old is not None and old.get("apiVersion") == new.get("apiVersion")
+            yield self._judgement(unserved, kind, named, is_old=is_old)
+            return
+        before = frozenset(find_faults(None, old, str(kind), version)) if old is not None else frozenset()
+        for fault in (*find_faults(old, new, str(kind), version), *find_unstored(new, kind, self.cluster)):
+            is_recreated = fault.is_update and is_forced(new)
+            verdict = Verdict.RECREATED if is_recreated else Verdict.REFUSED
+            if (
+                fault.is_update
+                and kind.kind == "Job"
+                and "ttlSecondsAfterFinished" in (new.get("spec") or {})
+            ):
+                verdict = Verdict.NOT_JUDGED
+            yield self._judgement(fault, kind, named, verdict, is_old=fault in before)
+
+    def _judgement(
+        self, fault: Fault, kind: GroupKind, named: str, verdict: Verdict = Verdict.REFUSED, *, is_old: bool
+    ) -> Judgement:
+        rule = f"{kind.kind} {fault.path}"
+        if verdict is Verdict.NOT_JUDGED:
+            text = f"{fault.path}: {fault.reason}, unless the Job is gone when its time to live is over"
+            return Judgement(verdict, rule, text, self.cluster.name, named)
+        return Judgement(verdict, rule, f"{fault.path}: {fault.reason}", self.cluster.name, named, is_old)

@@ -1,0 +1,101 @@
+"""Versions of kinds that a cluster does not serve, and stored versions that must not leave a definition.
+
+Source: kubernetes.io/docs/reference/using-api/deprecation-guide; apiextensions,
+ValidateCustomResourceDefinitionStoredVersions.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from reconciler.admission.cluster import CRD, Cluster, Definition
+from reconciler.admission.defaults import items
+from reconciler.admission.immutable import Fault, Version
+from reconciler.names.ids import GroupKind
+
+_RBAC: Final = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+_REMOVED: Final[Mapping[Version, Mapping[str, tuple[str, ...]]]] = {
+    (1, 16): {
+        "extensions/v1beta1": ("Deployment", "DaemonSet", "ReplicaSet", "NetworkPolicy", "PodSecurityPolicy"),
+        "apps/v1beta1": ("Deployment", "StatefulSet", "ControllerRevision"),
+        "apps/v1beta2": ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "ControllerRevision"),
+    },
+    (1, 22): {
+        "admissionregistration.k8s.io/v1beta1": (
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ),
+        "apiextensions.k8s.io/v1beta1": ("CustomResourceDefinition",),
+        "apiregistration.k8s.io/v1beta1": ("APIService",),
+        "certificates.k8s.io/v1beta1": ("CertificateSigningRequest",),
+        "coordination.k8s.io/v1beta1": ("Lease",),
+        "extensions/v1beta1": ("Ingress",),
+        "networking.k8s.io/v1beta1": ("Ingress", "IngressClass"),
+        "rbac.authorization.k8s.io/v1beta1": _RBAC,
+        "rbac.authorization.k8s.io/v1alpha1": _RBAC,
+        "scheduling.k8s.io/v1beta1": ("PriorityClass",),
+        "storage.k8s.io/v1beta1": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
+    },
+    (1, 25): {
+        "batch/v1beta1": ("CronJob",),
+        "discovery.k8s.io/v1beta1": ("EndpointSlice",),
+        "events.k8s.io/v1beta1": ("Event",),
+        "autoscaling/v2beta1": ("HorizontalPodAutoscaler",),
+        "policy/v1beta1": ("PodDisruptionBudget", "PodSecurityPolicy"),
+        "node.k8s.io/v1beta1": ("RuntimeClass",),
+    },
+    (1, 26): {
+        "flowcontrol.apiserver.k8s.io/v1beta1": ("FlowSchema", "PriorityLevelConfiguration"),
+        "autoscaling/v2beta2": ("HorizontalPodAutoscaler",),
+    },
+    (1, 27): {"storage.k8s.io/v1beta1": ("CSIStorageCapacity",)},
+    (1, 29): {"flowcontrol.apiserver.k8s.io/v1beta2": ("FlowSchema", "PriorityLevelConfiguration")},
+    (1, 32): {"flowcontrol.apiserver.k8s.io/v1beta3": ("FlowSchema", "PriorityLevelConfiguration")},
+}
+_ENDS: Final = {
+    (api_version, kind): version
+    for version, apis in _REMOVED.items()
+    for api_version, kinds in apis.items()
+    for kind in kinds
+}
+"""The version of Kubernetes that serves a kind in an apiVersion no more."""
+
+
+def find_unserved(
+    value: Mapping[str, Any],
+    kind: GroupKind,
+    cluster: Cluster,
+    proposed: Mapping[GroupKind, Definition],
+) -> Fault | None:
+    """Return why a cluster does not take an object in its apiVersion, None if it may.
+
+    What its definition in the same change serves is served.
+    """
+    api_version = str(value.get("apiVersion"))
+    ends = _ENDS.get((api_version, kind.kind))
+    if ends is not None and cluster.version is not None and cluster.version >= ends:
+        reason = f"Kubernetes serves no {kind.kind} of {api_version} since {ends[0]}.{ends[1]}"
+        return Fault("apiVersion", reason, is_update=False)
+    definition, name = cluster.definitions.get(kind), api_version.rpartition("/")[2]
+    if definition is None or definition.version(name) is not None:
+        return None
+    if kind in proposed and proposed[kind].version(name) is not None:
+        return None
+    serves = ", ".join(
+        sorted(str(v.get("name")) for v in items(definition.spec, "versions") if v.get("served") is not False)
+    )
+    return Fault("apiVersion", f"its definition serves {serves or 'no version'}, not {name}", is_update=False)
+
+
+def find_unstored(value: Mapping[str, Any], kind: GroupKind, cluster: Cluster) -> Iterator[Fault]:
+    """Yield the stored versions of a definition that an update of it would leave out."""
+    spec = value.get("spec")
+    names = spec.get("names") if isinstance(spec, Mapping) else None
+    if kind != CRD or not isinstance(spec, Mapping) or not isinstance(names, Mapping):
+        return
+    defined = GroupKind(str(spec.get("group")), str(names.get("kind")))
+    definition = cluster.definitions.get(defined)
+    versions = {str(version.get("name")) for version in items(spec, "versions")}
+    for name in definition.stored or () if definition is not None else ():
+        if name not in versions:
+            reason = f"{name} was a storage version, and objects may be stored in it: migrate them first"
+            yield Fault("status.storedVersions", reason, is_update=False)

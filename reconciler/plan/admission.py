@@ -1,0 +1,258 @@
+"""Judge what variants propose, against main and the snapshot of each cluster (D44). Pure."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.admission.cluster import CRD, Cluster, definitions_of
+from reconciler.admission.judge import Judge, Request
+from reconciler.admission.judgement import Judgement, Verdict, worst_first
+from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.names.ids import GroupKind, PackageKey, group_of
+from reconciler.names.objects import Files
+from reconciler.names.substitution import OwnValues
+from reconciler.plan.impact import ResourceId, resources_of
+from reconciler.render.merging import Contents
+from reconciler.render.rendered import Package, Rendered, RenderedVariant
+from reconciler.render.sharing import set_values
+from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.resolution import ResolvedVariant
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MARKS = (b"CustomResourceDefinition",)
+"""Bytes without which a file has no object that decides about others: most files need not be parsed."""
+_MASK = "\0"
+_Sides = tuple[Files, Files]
+
+
+def judge_packages(
+    inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered, contents: Contents
+) -> Rendered:
+    """Return the packages with what their clusters would answer to them. Order-free.
+
+    Only objects that a proposal creates, changes or removes are judged; equal ones of a fleet once.
+    """
+    clusters, reader = _Clusters(inventory, contents), _Reader()
+    unjudged: dict[str, str] = {}
+    judged: dict[Any, RenderedVariant] = {}
+    for resolved in fleet.resolution.variants:
+        outcome = rendered.variants.get(resolved.variant.key)
+        view = inventory.repositories.get(resolved.view)
+        if outcome is None or view is None or not view.deployment:
+            continue
+        sides = _sides(resolved, outcome, view, inventory, contents)
+        if sides is None or sides[0] == sides[1]:
+            continue
+        names = (resolved.downstream.path, resolved.downstream.path.rpartition("/")[2], view.key.name)
+        own = OwnValues.of((*names, resolved.variant.key.name, *set_values(resolved.variant.spec)))
+        cluster = clusters.of(view.cluster)
+        if cluster.unknown and inventory.snapshot.is_in_use:
+            unjudged[cluster.name] = cluster.unknown
+        judgements = worst_first(_judge(cluster, reader.requests(sides, own), own, reader))
+        if judgements:
+            judged[resolved.variant.key] = replace(outcome, judgements=judgements)
+    silent = tuple(
+        Judgement(Verdict.NOT_JUDGED, "Snapshot", why, name) for name, why in sorted(unjudged.items())
+    )
+    return replace(rendered, variants={**rendered.variants, **judged}, unjudged=silent)
+
+
+def _sides(
+    resolved: ResolvedVariant,
+    outcome: RenderedVariant,
+    view: RepositoryView,
+    inventory: Inventory,
+    contents: Contents,
+) -> _Sides | None:
+    """Return the package as main and its proposal have it; None where either is not read, or nothing is new.
+
+    Of one that moves, main has it at its former place.
+    """
+    package = view.packages.get(resolved.downstream.path)
+    main = package.main_tree if package is not None else None
+    before = contents.get(main) if main is not None else {}
+    after = outcome.merged if isinstance(outcome.merged, Package) else outcome.fresh
+    draft = resolved.draft
+    if draft is not None and draft.append_only and outcome.merged is None:
+        files, tree = contents.get(draft.tree) if draft.tree else None, draft.tree
+    elif isinstance(after, Package):
+        files, tree = after.files or contents.get(after.tree), after.tree
+    else:
+        return None
+    if before is None or files is None or tree == main:
+        return None
+    record = inventory.records.get(resolved.variant.key)
+    if record is not None and (record.url, record.path) != resolved.downstream:
+        former = inventory.view_of(PackageKey(record.url, record.path))
+        place = former.packages.get(record.path) if former is not None else None
+        if former is not None and former.cluster == view.cluster and place is not None and place.main_tree:
+            before = {**{f"\0{p}": file for p, file in contents.get(place.main_tree, {}).items()}, **before}
+    return before, files
+
+
+def _judge(cluster: Cluster, requests: "_Requests", own: OwnValues, reader: "_Reader") -> Iterator[Judgement]:
+    proposed = (
+        dict(definitions_of(map(own_filler(own), requests.definitions))) if requests.definitions else {}
+    )
+    judge = Judge(cluster, proposed)
+    for request in requests.members:
+        if request.is_plain and not judge.governs(request.kind):
+            # What decides here is equal for all packages that differ in their own names alone.
+            for masked in reader.judgements(request, cluster):
+                text = own.fill_text(str(masked.message))
+                yield replace(masked, cluster=cluster.name, object=own.fill_text(masked.object), message=text)
+        else:
+            fill = own_filler(own)
+            sides = (None if side is None else fill(side) for side in (request.old, request.new))
+            yield from judge.judge(Request(*sides))
+
+
+def own_filler(own: OwnValues) -> Any:
+    """Return a function that fills own values into a masked object."""
+
+    def fill(value: Any) -> Any:
+        if isinstance(value, str):
+            return own.fill_text(value) if _MASK in value else value
+        if isinstance(value, Mapping):
+            return {fill(key): fill(part) for key, part in value.items()}
+        return [fill(part) for part in value] if isinstance(value, list) else value
+
+    return fill
+
+
+# Objects of packages
+
+
+class _Member(Struct, frozen=True, eq=False):
+    """A request with the places of own values; without `is_plain` they are in what names its kind."""
+
+    kind: GroupKind
+    old: Mapping[str, Any] | None
+    new: Mapping[str, Any] | None
+    is_plain: bool
+
+
+class _Requests(Struct, frozen=True):
+    """The requests of equal changes, and the definitions that they bring."""
+
+    members: tuple[_Member, ...] = ()
+    definitions: tuple[Mapping[str, Any], ...] = ()
+
+
+class _Reader(Struct):
+    """Reads objects; what is equal but for own values once, which most packages of a fleet share."""
+
+    _files: dict[bytes, Mapping[ResourceId, Mapping[str, Any]]] = field(default_factory=dict)
+    _requests: dict[bytes, _Requests] = field(default_factory=dict)
+    _judgements: dict[tuple[int, object], tuple[Judgement, ...]] = field(default_factory=dict)
+
+    def requests(self, sides: _Sides, own: OwnValues) -> _Requests:
+        """Return the objects that differ between main and a proposal."""
+        before, after = sides
+        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+        masked: list[list[tuple[bytes, bytes]]] = [[], []]
+        digest = hashlib.sha256()
+        for path in changed:
+            for files, side in zip(sides, masked, strict=True):
+                file = files.get(path) if path.endswith(_SUFFIXES) else None
+                data = own.mask(file.data) if file is not None else b""
+                side.append((hashlib.sha256(data).digest(), data))
+                digest.update(side[-1][0])
+        key = digest.digest()
+        if key not in self._requests:
+            old, new = ({k: v for part in side for k, v in self._read(*part).items()} for side in masked)
+            self._requests[key] = _compared(old, new)
+        return self._requests[key]
+
+    def _read(self, digest: bytes, data: bytes) -> Mapping[ResourceId, Mapping[str, Any]]:
+        if digest not in self._files:
+            self._files[digest] = dict(_objects(data))
+        return self._files[digest]
+
+    def judgements(self, request: _Member, cluster: Cluster) -> tuple[Judgement, ...]:
+        """Return what any cluster of this version answers to a request, with the places of own values."""
+        key = (id(request), cluster.version)
+        if key not in self._judgements:
+            blank = Cluster("", replace(cluster.snapshot, objects={}, served=None))
+            self._judgements[key] = tuple(Judge(blank).judge(Request(request.old, request.new)))
+        return self._judgements[key]
+
+
+def _objects(data: bytes) -> Iterator[tuple[ResourceId, Mapping[str, Any]]]:
+    """Yield the objects of a file; none of a file that is not YAML, such as a template."""
+    try:
+        values = [document.value for document in load_documents(data)]
+    except YamlError:
+        return
+    for value in values:
+        for resource, body in resources_of(value):
+            if resource.name:
+                yield resource, body
+
+
+def _compared(
+    old: Mapping[ResourceId, Mapping[str, Any]], new: Mapping[ResourceId, Mapping[str, Any]]
+) -> _Requests:
+    members = []
+    for resource in sorted(old.keys() | new.keys()):
+        before, after = old.get(resource), new.get(resource)
+        if before == after:
+            continue
+        value: Mapping[str, Any] = after if after is not None else before or {}
+        api_version, kind = str(value.get("apiVersion")), str(value.get("kind"))
+        is_plain = _MASK not in f"{api_version}{kind}"
+        members.append(_Member(GroupKind(group_of(api_version), kind), before, after, is_plain))
+    definitions = tuple(m.new for m in members if m.kind.kind == CRD.kind and m.new is not None)
+    return _Requests(tuple(members), definitions)
+
+
+# Clusters
+
+
+class _Clusters(Struct):
+    """The clusters of the fleet, each made once."""
+
+    inventory: Inventory
+    contents: Contents
+    _clusters: dict[str, Cluster] = field(default_factory=dict)
+    _main: dict[str, list[Mapping[str, Any]]] | None = None
+    _parsed: dict[bytes, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def of(self, name: str) -> Cluster:
+        """Return a cluster; a snapshot without a name counts where there is no other cluster."""
+        if name not in self._clusters:
+            snapshot = self.inventory.snapshot.exactly(name)
+            others = {view.cluster for view in self.inventory.repositories.values() if view.deployment} - {
+                name
+            }
+            if not snapshot.cluster and others:
+                snapshot = type(snapshot)(cluster=name)
+            taken = snapshot.time if snapshot.taken is None else snapshot.taken
+            age_s = self.inventory.control.commit.time - taken
+            is_recent = age_s <= self.inventory.policy.snapshot.max_age_s
+            main = tuple(self._of_main().get(name, ()))
+            self._clusters[name] = Cluster(name, snapshot, is_recent, main)
+        return self._clusters[name]
+
+    def _of_main(self) -> Mapping[str, list[Mapping[str, Any]]]:
+        """Return what packages on main have that decides about other objects, by cluster."""
+        if self._main is None:
+            self._main = {}
+            for view in self.inventory.repositories.values():
+                for _, package in sorted(view.packages.items() if view.deployment else ()):
+                    tree = package.main_tree
+                    files = self.contents.get(tree, {}) if tree is not None else {}
+                    self._main.setdefault(view.cluster, []).extend(self._deciding(files))
+        return self._main
+
+    def _deciding(self, files: Files) -> Iterable[Mapping[str, Any]]:
+        for path in sorted(files):
+            data = files[path].data
+            if path.endswith(_SUFFIXES) and any(mark in data for mark in _MARKS):
+                if data not in self._parsed:
+                    self._parsed[data] = tuple(body for _, body in _objects(data))
+                yield from self._parsed[data]
