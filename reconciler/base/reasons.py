@@ -181,7 +181,7 @@ class Reason(StrEnum):
     )
     UP_TO_DATE = "UpToDate", Facts(described=True, quiet=True)
     VALIDATION_ERROR = "ValidationError"
-    WOULD_BE_REFUSED = "WouldBeRefused"
+    WOULD_BE_REFUSED = "WouldBeRefused", Facts(waits_for="a change that its cluster takes")
 
 
 UNWANTED = frozenset((Reason.NOT_DESIRED, Reason.MOVED, Reason.PLACE_GONE, Reason.DELETION_PROPOSED))

@@ -1,7 +1,7 @@
 """Judge what variants propose, against main and the snapshot of each cluster (D44). Pure."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -95,9 +95,7 @@ def _sides(
 
 
 def _judge(cluster: Cluster, requests: "_Requests", own: OwnValues, reader: "_Reader") -> Iterator[Judgement]:
-    proposed = (
-        dict(definitions_of(map(own_filler(own), requests.definitions))) if requests.definitions else {}
-    )
+    proposed = dict(definitions_of(_filled(value, own) for value in requests.definitions))
     judge = Judge(cluster, proposed)
     for request in requests.members:
         if request.is_plain and not judge.governs(request.kind):
@@ -106,22 +104,22 @@ def _judge(cluster: Cluster, requests: "_Requests", own: OwnValues, reader: "_Re
                 text = own.fill_text(str(masked.message))
                 yield replace(masked, cluster=cluster.name, object=own.fill_text(masked.object), message=text)
         else:
-            fill = own_filler(own)
-            sides = (None if side is None else fill(side) for side in (request.old, request.new))
+            sides = (None if side is None else _filled(side, own) for side in (request.old, request.new))
             yield from judge.judge(Request(*sides))
 
 
-def own_filler(own: OwnValues) -> Any:
-    """Return a function that fills own values into a masked object."""
+def _filled(value: Any, own: OwnValues) -> Any:
+    """Return an object with its own values."""
+    return _mapped(value, lambda text: own.fill_text(text) if _MASK in text else text)
 
-    def fill(value: Any) -> Any:
-        if isinstance(value, str):
-            return own.fill_text(value) if _MASK in value else value
-        if isinstance(value, Mapping):
-            return {fill(key): fill(part) for key, part in value.items()}
-        return [fill(part) for part in value] if isinstance(value, list) else value
 
-    return fill
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value with all of its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _mapped(part, change) for key, part in value.items()}
+    return [_mapped(part, change) for part in value] if isinstance(value, list) else value
 
 
 # Objects of packages
@@ -154,23 +152,29 @@ class _Reader(Struct):
         """Return the objects that differ between main and a proposal."""
         before, after = sides
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
-        masked: list[list[tuple[bytes, bytes]]] = [[], []]
+        parts: list[list[tuple[bytes, bytes]]] = [[], []]
         digest = hashlib.sha256()
         for path in changed:
-            for files, side in zip(sides, masked, strict=True):
-                file = files.get(path) if path.endswith(_SUFFIXES) else None
-                data = own.mask(file.data) if file is not None else b""
-                side.append((hashlib.sha256(data).digest(), data))
+            for files, side in zip(sides, parts, strict=True):
+                data = files[path].data if path in files and path.endswith(_SUFFIXES) else b""
+                side.append((hashlib.sha256(own.mask(data)).digest(), data))
                 digest.update(side[-1][0])
         key = digest.digest()
         if key not in self._requests:
-            old, new = ({k: v for part in side for k, v in self._read(*part).items()} for side in masked)
+            old, new = (
+                {resource: value for part in side for resource, value in self._read(*part, own).items()}
+                for side in parts
+            )
             self._requests[key] = _compared(old, new)
         return self._requests[key]
 
-    def _read(self, digest: bytes, data: bytes) -> Mapping[ResourceId, Mapping[str, Any]]:
+    def _read(self, digest: bytes, data: bytes, own: OwnValues) -> Mapping[ResourceId, Mapping[str, Any]]:
         if digest not in self._files:
-            self._files[digest] = dict(_objects(data))
+            # Masked data is no YAML, so objects are read before names are masked.
+            self._files[digest] = {
+                ResourceId(*map(own.mask_text, resource)): _mapped(value, own.mask_text)
+                for resource, value in _objects(data)
+            }
         return self._files[digest]
 
     def judgements(self, request: _Member, cluster: Cluster) -> tuple[Judgement, ...]:

@@ -270,7 +270,7 @@ def _fitting_rules(
         return ()
     if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
         return ()
-    if not _is_ready(change, target, context):
+    if change.refusals or not _is_ready(change, target, context):
         return ()
     if lacks_consent(change, context.inventory.policy):
         return ()
@@ -381,7 +381,9 @@ class _Reader:
         # What is held back conflicts with an update that is not in the draft: the draft asks nothing.
         notes = () if change.reason is Reason.HELD_BACK else change.conflicts
         conflicts = (f"conflict in {n.path}{f' at {n.field}' if n.field else ''}" for n in notes)
-        return tuple(conflicts), tuple(map(str, change.unready)), change.failed
+        # What its cluster would refuse a person may approve by name.
+        unready = tuple(str(text) for text in change.unready if text not in change.refusals)
+        return tuple(conflicts), unready, change.failed
 
     def _is_unfinished(self, package: PackageKey, draft: Draft) -> bool:
         """Whether functions have not run since people answered the conflicts of a draft."""
@@ -393,7 +395,7 @@ class _Reader:
 
 
 def find_objections(plan: Plan) -> dict[Place, Objection]:
-    """Return why pull requests are against what manifests want, or take objects with them without consent.
+    """Return why pull requests are against what manifests want, take objects without consent, or are refused.
 
     Only a person who names such a pull request approves it.
     """
@@ -402,7 +404,7 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
         for name, objection in _unwanted(change, plan, number):
             objections.setdefault((change.package.url, name), objection)
     for change in plan.changes:
-        for head, objection in _losing(change, plan):
+        for head, objection in (*_losing(change, plan), *_refused_by_cluster(change, plan)):
             objections.setdefault((change.package.url, head), objection)
     return objections
 
@@ -472,6 +474,16 @@ def _losing(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
     heads = {change.group, short_branch(deletion_ref(context.inventory.policy.instance, change.package.path))}
     heads |= {short_branch(target.draft.ref)} if target.draft is not None else set()
     yield from ((head, objection) for head in sorted(heads - {""}))
+
+
+def _refused_by_cluster(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
+    target = plan.context.targets.get(change.package) if plan.context is not None else None
+    if target is None or target.draft is None or not change.refusals:
+        return
+    step = "Correct it, or make the cluster take it, by recreating the object for example."
+    refusals = "; ".join(map(str, change.refusals))
+    objection = Objection(_LAST, f"has what its cluster does not take: {refusals}", step=step)
+    yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
 
 
 def ended_by(change: Change) -> Iterator[str | int]:

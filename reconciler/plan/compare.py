@@ -23,6 +23,7 @@ from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal, Upstre
 from reconciler.plan.impact import Loss
 from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.plan.status import POINT_EMPTY
+from reconciler.policy import OnRefused
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render.rendered import FunctionFault
 
@@ -323,6 +324,8 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
     variants = {variant.key: variant for variant in side.desired.variants}
     changes = side.plan.changes if side.plan else ()
     blamed = {problem.owner for problem in side.problems}
+    policy = side.plan.context.inventory.policy if side.plan and side.plan.context else None
+    is_problem = policy is not None and policy.admission.refused is OnRefused.PROBLEM
     for change in changes:
         variant = variants.get(change.variant) if change.variant else None
         if side.plan is None or variant is None:
@@ -335,6 +338,10 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
             text = fault.message if where else f"{fault.message} (in the package of {change.upstream_to})"
             hint = fault.hint or "Correct the configuration of the function, or what it works on."
             yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, hint)
+        for judgement in change.judgements if is_problem else ():
+            if judgement.is_refusal:
+                hint = "Correct the package, or make its cluster take it: docs/guides/admission.md."
+                yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream, hint)
         for condition in side.plan.conditions.get(variant.owner, ()):
             if condition.reason == POINT_EMPTY:
                 hint = "Add the object to the snapshot, or correct spec.injectors."

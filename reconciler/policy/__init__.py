@@ -163,6 +163,7 @@ class VerifyRule(SettingsGroup):
 __all__ = [
     "PROPOSED",
     "SETTINGS",
+    "AdmissionPolicy",
     "ApprovalPolicy",
     "ApprovalRule",
     "Author",
@@ -182,6 +183,7 @@ __all__ = [
     "MergeMethod",
     "MergeMode",
     "OnConflict",
+    "OnRefused",
     "OnUnavailable",
     "OpenOn",
     "Policy",
@@ -320,6 +322,21 @@ class SnapshotPolicy(SettingsGroup):
     """Older than the commit of the control repository by more than this (`7d`, `12h`): nothing is deleted."""
     repositories: Flag = False
     """Read and write repositories that only a snapshot names; otherwise a manifest has to register them."""
+
+
+class OnRefused(StrEnum):
+    """Effect on `check` of a change that a cluster would refuse."""
+
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionPolicy(SettingsGroup):
+    """Changes that clusters would refuse."""
+
+    refused: OnRefused = OnRefused.NOTE
+    """`note`: `check` lists what a change adds; `problem`: it ends with 3, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +506,7 @@ class Policy(SettingsGroup):
     dependencies: DependencyPolicy = DependencyPolicy()
     limits: Limits = Limits()
     risks: RiskPolicy = RiskPolicy()
+    admission: AdmissionPolicy = AdmissionPolicy()
     rollouts: tuple[RolloutPolicy, ...] = ()
     """Waves in which new upstream revisions travel; sets without a policy move at once."""
     on_conflict: OnConflict = OnConflict.ASK
