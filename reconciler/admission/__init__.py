@@ -1,1 +1,1 @@
-"""What a cluster would refuse: objects of a change, judged against what that cluster has (D44). Pure."""
+"""Judge objects of a change by the rules of the cluster that would get them (D44). Pure."""

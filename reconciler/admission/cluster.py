@@ -60,13 +60,13 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
             if (identity := identity_of(value)) is not None and identity[0] == kind:
                 names.add(identity[1:])
                 yield value
-        for (api_version, name), found in self.snapshot.objects.items():
+        for (api_version, name), members in self.snapshot.objects.items():
             if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
-                yield from (item.body for item in found if (item.namespace, item.name) not in names)
+                yield from (item.body for item in members if (item.namespace, item.name) not in names)
 
     @cached_property
     def unknown(self) -> str:
-        """What is not known of the cluster, as a clause; "" where all is."""
+        """The lists that are missing to judge everything, as a clause; "" for none."""
         if not self.snapshot.present:
             return "it has no snapshot, so its definitions are not known"
         if not self.is_recent:
@@ -77,7 +77,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
     @cached_property
     def definitions(self) -> Mapping[GroupKind, Definition]:
         """The definitions by what they define; the cluster has those of packages on main as these are."""
-        found: dict[GroupKind, Definition] = {}
+        definitions: dict[GroupKind, Definition] = {}
         stored = {
             item.name: item.body.get("status")
             for (api_version, kind), members in self.snapshot.objects.items()
@@ -89,8 +89,10 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
             status = stored.get(name)
             versions = status.get("storedVersions") if isinstance(status, Mapping) else None
             is_listed = isinstance(versions, list) and versions
-            found.update(definitions_of([value], tuple(map(str, versions or ())) if is_listed else None))
-        return found
+            definitions.update(
+                definitions_of([value], tuple(map(str, versions or ())) if is_listed else None)
+            )
+        return definitions
 
 
 def identity_of(value: Mapping[str, Any]) -> tuple[GroupKind, str, str] | None:

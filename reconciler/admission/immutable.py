@@ -26,7 +26,7 @@ class Fault(NamedTuple):
     """Whether it may be had by deleting the object and creating it anew."""
 
 
-class Field(NamedTuple):
+class ImmutableField(NamedTuple):
     """An immutable field; `once` lets it be set where it was absent, and `stays` lets it be left out.
 
     It is enforced from version `since` until `before`.
@@ -40,49 +40,51 @@ class Field(NamedTuple):
     before: Version = (1, 1000)
 
 
-_SELECTOR = (Field("spec.selector"),)
-_ROLE = (Field("roleRef", reason="cannot change roleRef"),)
-FIELDS: Final[Mapping[str, tuple[Field, ...]]] = {
+_SELECTOR = (ImmutableField("spec.selector"),)
+_ROLE = (ImmutableField("roleRef", reason="cannot change roleRef"),)
+FIELDS: Final[Mapping[str, tuple[ImmutableField, ...]]] = {
     # apps: the ValidateUpdate of each strategy, since apps/v1; StatefulSet is below.
     "Deployment.apps": _SELECTOR,
     "DaemonSet.apps": _SELECTOR,
     "ReplicaSet.apps": _SELECTOR,
     # What ValidateJobSpecUpdate of batch compares, but for what depends on other fields.
     "Job.batch": (
-        Field("spec.selector"),
-        Field("spec.completionMode"),
-        Field("spec.podFailurePolicy", since=(1, 26)),
-        Field("spec.backoffLimitPerIndex", since=(1, 28)),
-        Field("spec.successPolicy", since=(1, 30)),
-        Field("spec.managedBy", since=(1, 30)),
+        ImmutableField("spec.selector"),
+        ImmutableField("spec.completionMode"),
+        ImmutableField("spec.podFailurePolicy", since=(1, 26)),
+        ImmutableField("spec.backoffLimitPerIndex", since=(1, 28)),
+        ImmutableField("spec.successPolicy", since=(1, 30)),
+        ImmutableField("spec.managedBy", since=(1, 30)),
     ),
     # core: ValidatePersistentVolumeUpdate, ValidateSecretUpdate
     "PersistentVolume": (
-        Field("spec.volumeMode"),
-        Field("spec.nodeAffinity", once=True, reason="field is immutable once it is set", before=(1, 35)),
+        ImmutableField("spec.volumeMode"),
+        ImmutableField(
+            "spec.nodeAffinity", once=True, reason="field is immutable once it is set", before=(1, 35)
+        ),
     ),
-    "Secret": (Field("type"),),
+    "Secret": (ImmutableField("type"),),
     # rbac, scheduling, networking, node, storage: Validate...Update of each
     "RoleBinding.rbac.authorization.k8s.io": _ROLE,
     "ClusterRoleBinding.rbac.authorization.k8s.io": _ROLE,
     "PriorityClass.scheduling.k8s.io": (
-        Field("value", reason="may not be changed in an update"),
-        Field("preemptionPolicy", since=(1, 24)),
+        ImmutableField("value", reason="may not be changed in an update"),
+        ImmutableField("preemptionPolicy", since=(1, 24)),
     ),
-    "IngressClass.networking.k8s.io": (Field("spec.controller"),),
-    "RuntimeClass.node.k8s.io": (Field("handler"),),
+    "IngressClass.networking.k8s.io": (ImmutableField("spec.controller"),),
+    "RuntimeClass.node.k8s.io": (ImmutableField("handler"),),
     "StorageClass.storage.k8s.io": (
-        Field("provisioner", reason="updates to provisioner are forbidden"),
-        Field("parameters", reason="updates to parameters are forbidden"),
-        Field("reclaimPolicy", reason="updates to reclaimPolicy are forbidden"),
-        Field("volumeBindingMode"),
+        ImmutableField("provisioner", reason="updates to provisioner are forbidden"),
+        ImmutableField("parameters", reason="updates to parameters are forbidden"),
+        ImmutableField("reclaimPolicy", reason="updates to reclaimPolicy are forbidden"),
+        ImmutableField("volumeBindingMode"),
     ),
     # In validateCustomResourceDefinitionSpecUpdate of apiextensions, once it is established.
     "CustomResourceDefinition.apiextensions.k8s.io": (
-        Field("spec.group"),
-        Field("spec.scope"),
-        Field("spec.names.kind"),
-        Field("spec.names.plural"),
+        ImmutableField("spec.group"),
+        ImmutableField("spec.scope"),
+        ImmutableField("spec.names.kind"),
+        ImmutableField("spec.names.plural"),
     ),
 }
 _STATEFUL: Final = (
@@ -170,7 +172,7 @@ def _unmatched(value: Mapping[str, Any], kind: str) -> Iterator[Fault]:
 def _stateful_set(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:
     is_old = version is not None and version < _LIMIT_SINCE
     free = _STATEFUL[:-1] if is_old else _STATEFUL
-    for name in sorted({*(old.get("spec") or {}), *(new.get("spec") or {})} - set(free)):
+    for name in sorted({*_spec(old), *_spec(new)} - set(free)):
         was, will = field(old, "spec", name), field(new, "spec", name)
         if name == "volumeClaimTemplates":
             was, will = map(_claims, (was, will))
@@ -181,7 +183,7 @@ def _stateful_set(old: Mapping[str, Any], new: Mapping[str, Any], version: Versi
 
 
 def _claims(value: Any) -> list[Any]:
-    """Return templates of claims without what says nothing about the claim."""
+    """Return templates of claims without fields that are not of the claim."""
     return [
         {**{k: v for k, v in item.items() if k == "spec"}, "metadata": _without_time(item.get("metadata"))}
         for item in items({"claims": value}, "claims")
@@ -205,7 +207,7 @@ def _job(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None
 
 
 def _claim(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
-    was, will = (value.get("spec") or {} for value in (old, new))
+    was, will = map(_spec, (old, new))
     for name in sorted(was.keys() & will.keys() - _CLAIM):
         # Where one side lacks a field the cluster may have chosen the same value.
         if not same(was[name], will[name]):
@@ -220,13 +222,18 @@ def _claim(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) ->
 
 
 def _volume(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
-    was, will = (value.get("spec") or {} for value in (old, new))
+    was, will = map(_spec, (old, new))
     for name in sorted({*was, *will} - _VOLUME):
         sides = [was.get(name), will.get(name)]
         if name == "csi" and field(sides[0], "controllerExpandSecretRef") is None:
             sides = [_without(side, "controllerExpandSecretRef") for side in sides]
         if not same(*sides):
-            yield Fault(f"spec.{name}", "spec.persistentvolumesource is immutable after creation")
+            yield Fault(f"spec.{name}", "the source of a volume is immutable after creation")
+
+
+def _spec(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = value.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
 
 
 def _without(value: Any, name: str) -> Any:
@@ -234,7 +241,7 @@ def _without(value: Any, name: str) -> Any:
 
 
 def _service(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
-    was, will = (value.get("spec") or {} for value in (old, new))
+    was, will = map(_spec, (old, new))
     if "ExternalName" in (was.get("type"), will.get("type")):
         return
     # An address that is left out stays. One that is new may be the one that the cluster has, but for `None`.
@@ -272,7 +279,7 @@ def _data(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pod(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
     def fixed(value: Mapping[str, Any]) -> Mapping[str, Any]:
-        spec = {key: part for key, part in (value.get("spec") or {}).items() if key not in _POD}
+        spec = {key: part for key, part in _spec(value).items() if key not in _POD}
         for name in ("containers", "initContainers"):
             if name in spec:
                 spec[name] = [_without(_without(c, "image"), "imagePullPolicy") for c in items(spec, name)]

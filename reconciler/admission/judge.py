@@ -3,18 +3,20 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec import field as struct_field
 
 from reconciler.admission.cluster import CRD, Cluster, Definition, identity_of
+from reconciler.admission.defaults import field
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
-from reconciler.admission.judgement import Judgement, Verdict
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.admission.served import find_unserved, find_unstored
 from reconciler.names.ids import GroupKind, NamedObject
 
 Object = Mapping[str, Any]
 
 
-class Request(Struct, frozen=True):
+class ObjectChange(Struct, frozen=True):
     """An object as main has it (None where it has not) and as the change has it (None where it goes)."""
 
     old: Object | None
@@ -24,18 +26,18 @@ class Request(Struct, frozen=True):
 class Judge(Struct, frozen=True):
     """Judges the objects of one package for one cluster.
 
-    `proposed` are the definitions in the same change. They govern nothing (D25): where only the one on main
-    refuses, the judgement says that the definition comes first.
+    `proposed` are the definitions in the same change. They govern nothing (D25), but a version that
+    they serve is not missing.
     """
 
     cluster: Cluster
-    proposed: Mapping[GroupKind, Definition] = field(default_factory=dict)
+    proposed: Mapping[GroupKind, Definition] = struct_field(default_factory=dict)
 
     def governs(self, kind: GroupKind) -> bool:
         """Tell whether anything but Kubernetes itself decides about objects of a kind."""
         return kind == CRD or kind in self.cluster.definitions or kind in self.proposed
 
-    def judge(self, request: Request) -> Iterator[Judgement]:
+    def judge(self, request: ObjectChange) -> Iterator[AdmissionJudgement]:
         """Yield what the cluster would answer; nothing where it takes the object. Total."""
         value = request.new if request.new is not None else request.old
         identity = identity_of(value) if value is not None else None
@@ -51,20 +53,28 @@ class Judge(Struct, frozen=True):
         before = frozenset(find_faults(None, old, str(kind), version)) if old is not None else frozenset()
         for fault in (*find_faults(old, new, str(kind), version), *find_unstored(new, kind, self.cluster)):
             is_recreated = fault.is_update and is_forced(new)
-            verdict = Verdict.RECREATED if is_recreated else Verdict.REFUSED
+            verdict = AdmissionVerdict.RECREATED if is_recreated else AdmissionVerdict.REFUSED
             if (
                 fault.is_update
                 and kind.kind == "Job"
-                and "ttlSecondsAfterFinished" in (new.get("spec") or {})
+                and field(new, "spec", "ttlSecondsAfterFinished") is not None
             ):
-                verdict = Verdict.NOT_JUDGED
+                verdict = AdmissionVerdict.NOT_JUDGED
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before)
 
     def _judgement(
-        self, fault: Fault, kind: GroupKind, named: str, verdict: Verdict = Verdict.REFUSED, *, is_old: bool
-    ) -> Judgement:
+        self,
+        fault: Fault,
+        kind: GroupKind,
+        named: str,
+        verdict: AdmissionVerdict = AdmissionVerdict.REFUSED,
+        *,
+        is_old: bool,
+    ) -> AdmissionJudgement:
         rule = f"{kind.kind} {fault.path}"
-        if verdict is Verdict.NOT_JUDGED:
+        if verdict is AdmissionVerdict.NOT_JUDGED:
             text = f"{fault.path}: {fault.reason}, unless the Job is gone when its time to live is over"
-            return Judgement(verdict, rule, text, self.cluster.name, named)
-        return Judgement(verdict, rule, f"{fault.path}: {fault.reason}", self.cluster.name, named, is_old)
+            return AdmissionJudgement(verdict, rule, text, self.cluster.name, named)
+        return AdmissionJudgement(
+            verdict, rule, f"{fault.path}: {fault.reason}", self.cluster.name, named, is_old
+        )

@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.base.text import Text
 
 
-class Verdict(StrEnum):
+class AdmissionVerdict(StrEnum):
     """Answer of the API server, the worst first."""
 
     REFUSED = "refused"
@@ -24,15 +24,15 @@ class Verdict(StrEnum):
         return _RANKS[self]
 
 
-_RANKS = {verdict: rank for rank, verdict in enumerate(Verdict)}
+_RANKS = {verdict: rank for rank, verdict in enumerate(AdmissionVerdict)}
 
 
-class Judgement(Struct, frozen=True, order=True):
+class AdmissionJudgement(Struct, frozen=True, order=True):
     """One answer about one object of a package, or about a whole cluster where `object` is empty."""
 
-    verdict: Verdict
+    verdict: AdmissionVerdict
     rule: str
-    """What decides: a kind with its field, a definition, or a policy with its binding."""
+    """The kind with its field, the definition, or the policy with its binding that decides."""
     message: Text
     """The reason, as the API server gives it."""
     cluster: str = ""
@@ -44,7 +44,7 @@ class Judgement(Struct, frozen=True, order=True):
     @property
     def is_refusal(self) -> bool:
         """Whether the change would not get into the cluster."""
-        return self.verdict is Verdict.REFUSED and not self.is_old
+        return self.verdict is AdmissionVerdict.REFUSED and not self.is_old
 
     @property
     def text(self) -> Text:
@@ -52,14 +52,14 @@ class Judgement(Struct, frozen=True, order=True):
         if not self.object:
             return f"{self.cluster}: {self.message}"
         verb = {
-            Verdict.REFUSED: "refuses already" if self.is_old else "would refuse",
-            Verdict.RECREATED: "would recreate",
-            Verdict.WARNED: "would warn about",
-            Verdict.NOT_JUDGED: "may refuse",
+            AdmissionVerdict.REFUSED: "refuses already" if self.is_old else "would refuse",
+            AdmissionVerdict.RECREATED: "would recreate",
+            AdmissionVerdict.WARNED: "would warn about",
+            AdmissionVerdict.NOT_JUDGED: "may refuse",
         }[self.verdict]
         return f"{self.cluster} {verb} {self.object}: {self.message}"
 
 
-def worst_first(judgements: Iterable[Judgement]) -> tuple[Judgement, ...]:
+def worst_first(judgements: Iterable[AdmissionJudgement]) -> tuple[AdmissionJudgement, ...]:
     """Return each judgement once, those of the worst verdict first."""
     return tuple(sorted(set(judgements), key=lambda j: (j.is_old, j.verdict.rank, j)))

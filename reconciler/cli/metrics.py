@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from reconciler import __version__
-from reconciler.admission.judgement import Verdict
+from reconciler.admission.judgement import AdmissionVerdict
 from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.progress import begin_stages, stage_seconds
 from reconciler.base.reasons import Phase
@@ -124,7 +124,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
         yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
     judgements = (j for change in plan.changes for j in change.judgements)
     verdicts = Counter(j.verdict for j in (*judgements, *plan.unjudged))
-    yield from (Sample("judgements", verdicts[verdict], (verdict,)) for verdict in Verdict)
+    yield from (Sample("judgements", verdicts[verdict], (verdict,)) for verdict in AdmissionVerdict)
     for rollout in plan.rollouts:
         name = str(rollout.key)
         yield Sample("rollout_phase", 1, (name, rollout.phase))

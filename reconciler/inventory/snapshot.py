@@ -1,6 +1,6 @@
 """Snapshots of clusters: their objects, and the lists of objects that are complete."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -89,10 +89,10 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     path: str = ""
     """Directory of the snapshot."""
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether there is a snapshot of any cluster."""
-        return self.present or any(snapshot.present for snapshot in self.clusters.values())
+    def lists_any(self, kinds: Collection[GroupKind]) -> bool:
+        """Tell whether the snapshot of any cluster has a complete list of one of these kinds."""
+        every = (self, *self.clusters.values())
+        return any(kind in kinds for snapshot in every for kind, _ in snapshot.complete)
 
     def of(self, cluster: str) -> "Snapshot":
         """Return the snapshot of a cluster: its own, else the one at the root, else an absent one."""

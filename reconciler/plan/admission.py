@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.admission.cluster import CRD, Cluster, definitions_of
-from reconciler.admission.judge import Judge, Request
-from reconciler.admission.judgement import Judgement, Verdict, worst_first
+from reconciler.admission.cluster import CRD, DECIDING, Cluster, definitions_of
+from reconciler.admission.judge import Judge, ObjectChange
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, PackageKey, group_of
@@ -38,6 +38,8 @@ def judge_packages(
     """
     clusters, reader = _Clusters(inventory, contents), _Reader()
     unjudged: dict[str, str] = {}
+    # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
+    is_listed = inventory.snapshot.lists_any(DECIDING)
     judged: dict[Any, RenderedVariant] = {}
     for resolved in fleet.resolution.variants:
         outcome = rendered.variants.get(resolved.variant.key)
@@ -48,15 +50,16 @@ def judge_packages(
         if sides is None or sides[0] == sides[1]:
             continue
         names = (resolved.downstream.path, resolved.downstream.path.rpartition("/")[2], view.key.name)
-        own = OwnValues.of((*names, resolved.variant.key.name, *set_values(resolved.variant.spec)))
+        own_values = OwnValues.of((*names, resolved.variant.key.name, *set_values(resolved.variant.spec)))
         cluster = clusters.of(view.cluster)
-        if cluster.unknown and inventory.snapshot.is_in_use:
+        if cluster.unknown and (cluster.snapshot.present or is_listed):
             unjudged[cluster.name] = cluster.unknown
-        judgements = worst_first(_judge(cluster, reader.requests(sides, own), own, reader))
+        judgements = worst_first(_judge(cluster, reader.requests(sides, own_values), own_values, reader))
         if judgements:
             judged[resolved.variant.key] = replace(outcome, judgements=judgements)
     silent = tuple(
-        Judgement(Verdict.NOT_JUDGED, "Snapshot", why, name) for name, why in sorted(unjudged.items())
+        AdmissionJudgement(AdmissionVerdict.NOT_JUDGED, "Snapshot", why, name)
+        for name, why in sorted(unjudged.items())
     )
     return replace(rendered, variants={**rendered.variants, **judged}, unjudged=silent)
 
@@ -94,23 +97,29 @@ def _sides(
     return before, files
 
 
-def _judge(cluster: Cluster, requests: "_Requests", own: OwnValues, reader: "_Reader") -> Iterator[Judgement]:
-    proposed = dict(definitions_of(_filled(value, own) for value in requests.definitions))
+def _judge(
+    cluster: Cluster, requests: "_Requests", own_values: OwnValues, reader: "_Reader"
+) -> Iterator[AdmissionJudgement]:
+    proposed = dict(definitions_of(_filled(value, own_values) for value in requests.definitions))
     judge = Judge(cluster, proposed)
     for request in requests.members:
         if request.is_plain and not judge.governs(request.kind):
             # What decides here is equal for all packages that differ in their own names alone.
             for masked in reader.judgements(request, cluster):
-                text = own.fill_text(str(masked.message))
-                yield replace(masked, cluster=cluster.name, object=own.fill_text(masked.object), message=text)
+                text = own_values.fill_text(str(masked.message))
+                yield replace(
+                    masked, cluster=cluster.name, object=own_values.fill_text(masked.object), message=text
+                )
         else:
-            sides = (None if side is None else _filled(side, own) for side in (request.old, request.new))
-            yield from judge.judge(Request(*sides))
+            sides = (
+                None if side is None else _filled(side, own_values) for side in (request.old, request.new)
+            )
+            yield from judge.judge(ObjectChange(*sides))
 
 
-def _filled(value: Any, own: OwnValues) -> Any:
+def _filled(value: Any, own_values: OwnValues) -> Any:
     """Return an object with its own values."""
-    return _mapped(value, lambda text: own.fill_text(text) if _MASK in text else text)
+    return _mapped(value, lambda text: own_values.fill_text(text) if _MASK in text else text)
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -146,9 +155,9 @@ class _Reader(Struct):
 
     _files: dict[bytes, Mapping[ResourceId, Mapping[str, Any]]] = field(default_factory=dict)
     _requests: dict[bytes, _Requests] = field(default_factory=dict)
-    _judgements: dict[tuple[int, object], tuple[Judgement, ...]] = field(default_factory=dict)
+    _judgements: dict[tuple[int, object], tuple[AdmissionJudgement, ...]] = field(default_factory=dict)
 
-    def requests(self, sides: _Sides, own: OwnValues) -> _Requests:
+    def requests(self, sides: _Sides, own_values: OwnValues) -> _Requests:
         """Return the objects that differ between main and a proposal."""
         before, after = sides
         changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
@@ -157,32 +166,38 @@ class _Reader(Struct):
         for path in changed:
             for files, side in zip(sides, parts, strict=True):
                 data = files[path].data if path in files and path.endswith(_SUFFIXES) else b""
-                side.append((hashlib.sha256(own.mask(data)).digest(), data))
+                side.append((hashlib.sha256(own_values.mask(data)).digest(), data))
                 digest.update(side[-1][0])
         key = digest.digest()
         if key not in self._requests:
             old, new = (
-                {resource: value for part in side for resource, value in self._read(*part, own).items()}
+                {
+                    resource: value
+                    for part in side
+                    for resource, value in self._read(*part, own_values).items()
+                }
                 for side in parts
             )
             self._requests[key] = _compared(old, new)
         return self._requests[key]
 
-    def _read(self, digest: bytes, data: bytes, own: OwnValues) -> Mapping[ResourceId, Mapping[str, Any]]:
+    def _read(
+        self, digest: bytes, data: bytes, own_values: OwnValues
+    ) -> Mapping[ResourceId, Mapping[str, Any]]:
         if digest not in self._files:
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
-                ResourceId(*map(own.mask_text, resource)): _mapped(value, own.mask_text)
+                ResourceId(*map(own_values.mask_text, resource)): _mapped(value, own_values.mask_text)
                 for resource, value in _objects(data)
             }
         return self._files[digest]
 
-    def judgements(self, request: _Member, cluster: Cluster) -> tuple[Judgement, ...]:
+    def judgements(self, request: _Member, cluster: Cluster) -> tuple[AdmissionJudgement, ...]:
         """Return what any cluster of this version answers to a request, with the places of own values."""
         key = (id(request), cluster.version)
         if key not in self._judgements:
             blank = Cluster("", replace(cluster.snapshot, objects={}, served=None))
-            self._judgements[key] = tuple(Judge(blank).judge(Request(request.old, request.new)))
+            self._judgements[key] = tuple(Judge(blank).judge(ObjectChange(request.old, request.new)))
         return self._judgements[key]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.admission.judgement import Judgement
+from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.reasons import Phase, Reason
@@ -247,12 +247,12 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[Text, ...] = ()
     subpackages: tuple[SubpackageNote, ...] = ()
-    judgements: tuple[Judgement, ...] = ()
-    """What its cluster would answer to it; a refusal is among `unready`, too."""
+    judgements: tuple[AdmissionJudgement, ...] = ()
+    """Answers of its cluster; a refusal is among `unready`, too."""
 
     @property
     def refusals(self) -> tuple[Text, ...]:
-        """What its cluster would refuse."""
+        """The objects that its cluster would refuse, each with the reason."""
         return tuple(judgement.text for judgement in self.judgements if judgement.is_refusal)
 
 
@@ -510,7 +510,7 @@ class Plan(PartlyCompared, frozen=True):
     version_changes: "tuple[VersionChange, ...]" = ()
     rollouts: tuple[Rollout, ...] = ()
     losses: tuple[Loss, ...] = ()
-    unjudged: tuple[Judgement, ...] = ()
+    unjudged: tuple[AdmissionJudgement, ...] = ()
     approvable: Mapping[tuple[str, str | int], Approvable] = field(default_factory=dict)
     objections: Mapping[tuple[str, str | int], Objection] = field(default_factory=dict)
     other_files: Container[str] | None = None

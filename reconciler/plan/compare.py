@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.admission.judgement import Judgement
+from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.base.errors import Location
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, some
@@ -208,7 +208,7 @@ class Comparison(Struct, frozen=True):
     dangers: int = 0
     losses: tuple[Loss, ...] = ()
     judged: tuple[Change, ...] = ()
-    unjudged: tuple[Judgement, ...] = ()
+    unjudged: tuple[AdmissionJudgement, ...] = ()
     deep: bool = False
     unread: tuple[Problem, ...] = ()
     postponed: int = 0

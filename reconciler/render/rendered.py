@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.admission.judgement import Judgement
+from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
@@ -126,8 +126,8 @@ class RenderedVariant(Struct, frozen=True):
     """Newest committer time of the inputs of `fresh`, in seconds (law 5)."""
     defect: Problem | None = None
     """The bug of ours that broke the rendering."""
-    judgements: tuple[Judgement, ...] = ()
-    """What its cluster would answer to the proposal."""
+    judgements: tuple[AdmissionJudgement, ...] = ()
+    """Answers of its cluster to the proposal."""
 
 
 class RenderedDelivery(Struct, frozen=True):
@@ -161,5 +161,5 @@ class Rendered(Struct, frozen=True):
     variants: Mapping[ObjectName, RenderedVariant] = field(default_factory=dict)
     releases: Mapping[PackageKey, Package | Blocked] = field(default_factory=dict)
     deliveries: RenderedDeliveries = RenderedDeliveries()
-    unjudged: tuple[Judgement, ...] = ()
-    """What nothing is known about, once for each cluster that a proposal is for."""
+    unjudged: tuple[AdmissionJudgement, ...] = ()
+    """Clusters with a proposal of which too little is known to judge it."""

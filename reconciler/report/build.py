@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.admission.judgement import Judgement, Verdict
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Location
@@ -250,10 +250,10 @@ def loss_texts(losses: Sequence[Loss]) -> list[str]:
 
 
 def judgement_rows(
-    changes: Iterable[Change], names: Names, unjudged: Iterable[Judgement] = ()
+    changes: Iterable[Change], names: Names, unjudged: Iterable[AdmissionJudgement] = ()
 ) -> tuple[JudgementRow, ...]:
     """Return what clusters would answer, one row for each reason with its packages, the worst first."""
-    rows: dict[Judgement, list[str]] = {}
+    rows: dict[AdmissionJudgement, list[str]] = {}
     for change in changes:
         # Objects and clusters differ, the reason does not.
         kinds = {(j.object.partition(" ")[0], replace(j, object="", cluster="")) for j in change.judgements}
@@ -266,7 +266,7 @@ def judgement_rows(
     for judgement in unjudged:
         clusters.setdefault((judgement.rule, str(judgement.message)), []).append(judgement.cluster)
     silent = (
-        JudgementRow(Verdict.NOT_JUDGED, rule, why, tuple(named), noun="cluster")
+        JudgementRow(AdmissionVerdict.NOT_JUDGED, rule, why, tuple(named), noun="cluster")
         for (rule, why), named in clusters.items()
     )
     return (*listed, *silent)
@@ -274,10 +274,10 @@ def judgement_rows(
 
 def judgement_texts(rows: Sequence[JudgementRow]) -> list[str]:
     """Return judgements as lines; what is not judged is never left out."""
-    shown = [row for row in rows if row.verdict is not Verdict.NOT_JUDGED]
-    more = [f"and {len(shown) - _MOST_LOSSES} more"] if len(shown) > _MOST_LOSSES else []
-    rest = [row for row in rows if row.verdict is Verdict.NOT_JUDGED]
-    return [*(str(row.text) for row in shown[:_MOST_LOSSES]), *more, *(str(row.text) for row in rest)]
+    decided = [row for row in rows if row.verdict is not AdmissionVerdict.NOT_JUDGED]
+    more = [f"and {len(decided) - _MOST_LOSSES} more"] if len(decided) > _MOST_LOSSES else []
+    rest = [row for row in rows if row.verdict is AdmissionVerdict.NOT_JUDGED]
+    return [*(str(row.text) for row in decided[:_MOST_LOSSES]), *more, *(str(row.text) for row in rest)]
 
 
 _AS_BEFORE = frozenset({Reason.UP_TO_DATE, Reason.NOT_OURS})

@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from reconciler import __version__
-from reconciler.admission.judgement import Judgement
+from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.base.errors import Exit, Location, worst
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, json_text, message_line
@@ -250,7 +250,7 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
             return state | _row(namespace=m.key.namespace, name=m.key.name, package=m.name)
         case GateResult() as g:
             return _row(result=g.result, message=g.message)
-        case Judgement() as j:
+        case AdmissionJudgement() as j:
             what = _row(verdict=j.verdict, rule=j.rule, message=str(j.message), old=j.is_old)
             return what | _row(cluster=j.cluster, object=j.object)
         case JudgementRow() as j:

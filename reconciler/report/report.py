@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.admission.judgement import Verdict
+from reconciler.admission.judgement import AdmissionVerdict
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, plural, some
@@ -197,12 +197,12 @@ class ProblemGroup(NamedTuple):
 
 
 class JudgementRow(NamedTuple):
-    """What clusters would answer to objects of one kind, for one reason.
+    """One answer of clusters to objects of one kind.
 
     `names` are the packages, or where nothing is known about whole clusters those.
     """
 
-    verdict: Verdict
+    verdict: AdmissionVerdict
     rule: str
     message: Text
     names: tuple[str, ...] = ()
@@ -211,7 +211,7 @@ class JudgementRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What the clusters would do."""
+        """The verdict in words."""
         return "refused already" if self.is_old else _LABELS[self.verdict]
 
     @property
@@ -224,10 +224,10 @@ class JudgementRow(NamedTuple):
 
 
 _LABELS = {
-    Verdict.REFUSED: "would be refused",
-    Verdict.RECREATED: "would be recreated",
-    Verdict.WARNED: "would be warned about",
-    Verdict.NOT_JUDGED: "not judged",
+    AdmissionVerdict.REFUSED: "would be refused",
+    AdmissionVerdict.RECREATED: "would be recreated",
+    AdmissionVerdict.WARNED: "would be warned about",
+    AdmissionVerdict.NOT_JUDGED: "not judged",
 }
 
 
@@ -290,7 +290,7 @@ class Report(Struct, frozen=True, dict=True):
     ops: Mapping[Op, int]
     losses: tuple[Loss, ...]
     judgements: tuple[JudgementRow, ...]
-    """What clusters would answer to what is proposed, the worst first."""
+    """Answers of clusters to proposals, the worst first."""
     risks: Mapping[str, int]
     """How many packages each class of risk is about, the worst class first."""
     needs: tuple[Need, ...]

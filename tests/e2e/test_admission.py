@@ -1,0 +1,195 @@
+"""What clusters would not take of a change: in the plan, the pull request, `check`, the page and metrics."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.admission import ask_for_second, fleet, judgements, snapshot, variant
+from tests.support.git import Repo
+from tests.support.schema import output_violations
+from tests.support.world import World
+
+IMMUTABLE = "spec.selector: field is immutable"
+
+
+def deployment(app: str, annotations: str = "{}") -> str:
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web, namespace: shop, annotations: {annotations}}}
+spec:
+  selector: {{matchLabels: {{app: {app}}}}}
+  template:
+    metadata: {{labels: {{app: {app}}}}}
+    spec: {{containers: [{{name: web, image: nginx:1}}]}}
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return fleet(tmp_path / "w", {"d.yaml": deployment("a")}, {"d.yaml": deployment("b")})
+
+
+def test_plan_names_once_what_every_cluster_would_refuse(world: World) -> None:
+    ask_for_second(world)
+
+    shown = world.run("plan").out
+
+    assert f"would be refused: Deployment {IMMUTABLE} (2 packages: edge-1/web, edge-2/web)" in shown
+    assert "2 to update, 2 not ready" in shown
+    assert judgements(world) == [
+        (edge, "refused", "Deployment shop/web", IMMUTABLE) for edge in ("edge-1", "edge-2")
+    ]
+    assert not list(output_violations("plan", world.run("plan", "--output", "json").out))
+
+
+def test_refused_draft_is_written_and_approved_by_name_alone(world: World) -> None:
+    ask_for_second(world)
+    world.run("apply")
+
+    body = world.run("pr", "show", "edge-1#2").out
+    by_all = world.run("approve", "--all")
+    by_name = world.run("approve", "edge-1/web")
+
+    assert f"`edge-1 would refuse Deployment shop/web: {IMMUTABLE}`" in body
+    assert "It is not ready yet" in body
+    assert by_all.code == 4
+    assert IMMUTABLE in by_all.out + by_all.err
+    assert by_name.code == 0
+    assert world.run("apply").code == 0
+    assert [j[0] for j in judgements(world)] == ["edge-2"], "main has what was approved"
+
+
+def test_plan_after_apply_says_the_same_and_writes_nothing(world: World) -> None:
+    ask_for_second(world)
+    world.run("apply")
+
+    again = world.run("plan")
+
+    assert "Nothing to do: 2 kept (2 not ready), 2 not ready" in again.out
+    assert f"would be refused: Deployment {IMMUTABLE}" in again.out
+    assert "a change that its cluster takes" in world.run("status").out
+
+
+def test_person_mends_a_refused_draft_in_it(world: World) -> None:
+    ask_for_second(world)
+    world.run("apply")
+    with world.edit("edge-1", "Keep the selector", branch="drafts/web/packagevariant-2") as copy:
+        (copy / "web/d.yaml").write_text(deployment("a"))
+
+    assert [j[0] for j in judgements(world)] == ["edge-2"]
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        "{kustomize.toolkit.fluxcd.io/force: enabled}",
+        "{argocd.argoproj.io/sync-options: 'Force=true,Replace=true'}",
+    ],
+)
+def test_object_that_asks_for_it_is_recreated(tmp_path: Path, notes: str) -> None:
+    world = fleet(tmp_path / "w", {"d.yaml": deployment("a")}, {"d.yaml": deployment("b", notes)})
+    ask_for_second(world)
+
+    assert {j[1] for j in judgements(world)} == {"recreated"}
+    assert "not ready" not in world.run("plan").out
+
+
+@pytest.mark.parametrize(("settings", "code"), [("", 0), ("  admission: {refused: problem}\n", 3)])
+def test_check_lists_what_a_change_adds_and_fails_where_settings_ask_for_it(
+    tmp_path: Path, settings: str, code: int
+) -> None:
+    files = ({"d.yaml": deployment("a")}, {"d.yaml": deployment("b")})
+    world = fleet(tmp_path / "w", *files, settings=settings)
+    control = Repo(world.control)
+    control.commit({"manifests/web-edge-1.yaml": variant("edge-1", 2)})
+    control.commit({"manifests/web-edge-2.yaml": variant("edge-2", 2)}, branch="more", start="main")
+
+    checked = world.run("check", "--base", "main", "--head", "more")
+    value = json.loads(world.run("check", "--base", "main", "--head", "more", "--output", "json").out)
+    sarif = json.loads(world.run("check", "--base", "main", "--head", "more", "--output", "sarif").out)
+
+    assert checked.code == code
+    assert f"would be refused: Deployment {IMMUTABLE} (1 package: edge-2/web)" in checked.out
+    assert [(row["verdict"], row["names"]) for row in value["judgements"]] == [("refused", ["edge-2/web"])]
+    rules = [r["ruleId"] for r in sarif["runs"][0]["results"]]
+    assert "Deployment spec.selector" in rules
+
+
+def test_page_and_metrics_have_it_too(world: World, tmp_path: Path) -> None:
+    ask_for_second(world)
+    page, metrics = tmp_path / "page.html", tmp_path / "metrics.txt"
+
+    world.run("plan", "--html", str(page), "--metrics-file", str(metrics))
+
+    assert f"would be refused: Deployment {IMMUTABLE}" in page.read_text()
+    assert 'verdict="refused"} 2.0' in metrics.read_text()
+
+
+CRON = "apiVersion: {0}\nkind: CronJob\nmetadata: {{name: c}}\nspec: {{schedule: '* * * * *'}}\n"
+
+
+def test_version_that_kubernetes_serves_no_more_is_refused_where_the_snapshot_names_the_version(
+    tmp_path: Path,
+) -> None:
+    files = {**snapshot("edge-1", kubernetes="v1.24.3"), **snapshot("edge-2")}
+    world = fleet(
+        tmp_path / "w", {"c.yaml": CRON.format("batch/v1")}, {"c.yaml": CRON.format("batch/v1beta1")}, **files
+    )
+    ask_for_second(world)
+
+    reason = "apiVersion: Kubernetes serves no CronJob of batch/v1beta1 since 1.25"
+    assert judgements(world) == [("edge-2", "refused", "CronJob c", reason)]
+
+
+def definition(*versions: str, stored: tuple[str, ...] = ()) -> dict[str, object]:
+    value: dict[str, object] = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "nets.x.io"},
+        "spec": {
+            "group": "x.io",
+            "scope": "Namespaced",
+            "names": {"kind": "Net", "plural": "nets"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == versions[-1]} for name in versions
+            ],
+        },
+    }
+    return {**value, "status": {"storedVersions": list(stored)}} if stored else value
+
+
+def test_definition_must_keep_the_versions_in_which_objects_are_stored(tmp_path: Path) -> None:
+    files = {
+        **snapshot("edge-1", [definition("v1", "v2", stored=("v1", "v2"))]),
+        **snapshot("edge-2", [definition("v1", "v2", stored=("v2",))]),
+    }
+    both = ({"crd.yaml": json.dumps(definition("v1", "v2"))}, {"crd.yaml": json.dumps(definition("v2"))})
+    world = fleet(tmp_path / "w", *both, **files)
+    ask_for_second(world)
+
+    assert [(j[0], j[1]) for j in judgements(world)] == [("edge-1", "refused")]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, ""),
+        (snapshot("edge-1", kinds=[("", "ConfigMap")]), "its snapshot does not list"),
+        (snapshot("edge-1", time="2025-01-01"), "its snapshot is older than snapshot.maxAge"),
+        (snapshot("edge-1"), ""),
+    ],
+)
+def test_what_a_snapshot_lacks_is_not_judged_once_for_its_cluster(
+    tmp_path: Path, given: dict[str, str], says: str
+) -> None:
+    world = fleet(
+        tmp_path / "w", {"c.yaml": CRON.format("batch/v1")}, {"c.yaml": None}, edges=("edge-1",), **given
+    )
+    ask_for_second(world, ("edge-1",))
+
+    lines = [line for line in world.run("plan").out.splitlines() if line.startswith("not judged")]
+
+    assert len(lines) == bool(says)
+    assert all(says in line and line.endswith("(1 cluster: edge-1)") for line in lines)

@@ -1,0 +1,169 @@
+"""Fields that no update may change, by kind and version of Kubernetes."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.admission.immutable import find_faults, quantity, same
+from reconciler.krm.yaml import load_documents
+
+OLD, NEW = (1, 31), (1, 33)
+
+
+def read(text: str) -> dict[str, Any]:
+    (document,) = load_documents(text.encode())
+    return dict(document.value)
+
+
+POD = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i:1}]}}"
+SELECTOR = "selector: {matchLabels: {a: b}}"
+CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}}]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "faults"),
+    [
+        ("Deployment.apps", SELECTOR, "selector: {matchLabels: {a: c}}", ["spec.selector"]),
+        ("Deployment.apps", "replicas: 1", "replicas: 2", []),
+        ("Deployment.apps", f"{SELECTOR}, strategy: null", f"{SELECTOR}, paused: false", []),
+        ("DaemonSet.apps", SELECTOR, "selector: {matchLabels: {a: c}}", ["spec.selector"]),
+        ("StatefulSet.apps", "serviceName: a", "serviceName: b", ["spec.serviceName"]),
+        ("StatefulSet.apps", "serviceName: ''", "minReadySeconds: 5", []),
+        ("StatefulSet.apps", "{}", "podManagementPolicy: OrderedReady", []),
+        ("StatefulSet.apps", CLAIM, CLAIM.replace("1Gi", "2Gi"), ["spec.volumeClaimTemplates"]),
+        ("StatefulSet.apps", CLAIM, CLAIM.replace("1Gi", "1024Mi"), []),
+        ("StatefulSet.apps", CLAIM, CLAIM.replace("spec: {", "spec: {volumeMode: Filesystem, "), []),
+        ("Job.batch", f"template: {POD}", f"template: {POD.replace('i:1', 'i:2')}", ["spec.template"]),
+        (
+            "Job.batch",
+            f"template: {POD}",
+            f"template: {POD.replace('i:1', 'i:1, imagePullPolicy: IfNotPresent')}",
+            [],
+        ),
+        ("Job.batch", f"suspend: true, template: {POD}", f"template: {POD.replace('i:1', 'i:2')}", []),
+        ("Job.batch", "backoffLimit: 1", "backoffLimit: 2", []),
+        ("Job.batch", "completions: 1", "completions: 2", ["spec.completions"]),
+        (
+            "Job.batch",
+            "completions: 1, completionMode: Indexed",
+            "completions: 2, parallelism: 2, completionMode: Indexed",
+            [],
+        ),
+        ("PersistentVolumeClaim", "accessModes: [a]", "accessModes: [b]", ["spec.accessModes"]),
+        ("PersistentVolumeClaim", "storageClassName: a", "{}", []),
+        ("PersistentVolumeClaim", "{}", "volumeName: a", []),
+        (
+            "PersistentVolumeClaim",
+            "resources: {requests: {storage: 2Gi}}",
+            "resources: {requests: {storage: 1Gi}}",
+            ["spec.resources.requests.storage"],
+        ),
+        (
+            "PersistentVolumeClaim",
+            "resources: {requests: {storage: 1Gi}}",
+            "resources: {requests: {storage: 2Gi}}",
+            [],
+        ),
+        ("PersistentVolume", "nfs: {path: /a}", "nfs: {path: /b}", ["spec.nfs"]),
+        (
+            "PersistentVolume",
+            "csi: {driver: a}",
+            "csi: {driver: a, controllerExpandSecretRef: {name: b}}",
+            [],
+        ),
+        ("Service", "clusterIP: 10.0.0.1", "clusterIP: 10.0.0.2", ["spec.clusterIP"]),
+        ("Service", "clusterIP: None", "{}", []),
+        ("Service", "{}", "clusterIP: None", ["spec.clusterIP"]),
+        ("Service", "{}", "clusterIP: 10.0.0.1", []),
+        ("Service", "type: ExternalName", "clusterIP: None", []),
+        ("Service", "ports: [{port: 80}]", "ports: [{port: 80, protocol: TCP, targetPort: 80}]", []),
+        (
+            "CustomResourceDefinition.apiextensions.k8s.io",
+            "scope: Namespaced",
+            "scope: Cluster",
+            ["spec.scope"],
+        ),
+        ("IngressClass.networking.k8s.io", "controller: a.b/c", "controller: a.b/d", ["spec.controller"]),
+    ],
+)
+def test_update_of_a_spec_has_these_faults(kind: str, old: str, new: str, faults: list[str]) -> None:
+    sides = [read(f"spec: {{{text}}}" if text != "{}" else "spec: {}") for text in (old, new)]
+
+    assert [f.path for f in find_faults(*sides, kind, OLD) if f.is_update] == faults
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new", "faults"),
+    [
+        ("Secret", "type: a", "type: b", ["type"]),
+        ("Secret", "{}", "type: Opaque", []),
+        ("Secret", "immutable: true\ndata: {a: Yg==}", "immutable: true\nstringData: {a: b}", []),
+        ("Secret", "immutable: true\ndata: {a: Yg==}", "immutable: true\nstringData: {a: c}", ["data"]),
+        ("ConfigMap", "immutable: true\ndata: {a: b}", "data: {a: c}", ["immutable", "data"]),
+        ("ConfigMap", "data: {a: b}", "data: {a: c}\nimmutable: true", []),
+        ("RoleBinding.rbac.authorization.k8s.io", "roleRef: {name: a}", "roleRef: {name: b}", ["roleRef"]),
+        (
+            "RoleBinding.rbac.authorization.k8s.io",
+            "roleRef: {name: a}",
+            "roleRef: {name: a, apiGroup: rbac.authorization.k8s.io}",
+            [],
+        ),
+        ("PriorityClass.scheduling.k8s.io", "value: 1", "value: 2", ["value"]),
+        ("RuntimeClass.node.k8s.io", "handler: a", "handler: b", ["handler"]),
+        ("StorageClass.storage.k8s.io", "parameters: {a: '1'}", "parameters: {a: '2'}", ["parameters"]),
+        ("StorageClass.storage.k8s.io", "{}", "reclaimPolicy: Delete", []),
+        ("StorageClass.storage.k8s.io", "{}", "allowVolumeExpansion: true", []),
+    ],
+)
+def test_update_of_an_object_has_these_faults(kind: str, old: str, new: str, faults: list[str]) -> None:
+    assert [fault.path for fault in find_faults(read(old), read(new), kind, OLD)] == faults
+
+
+def test_fault_depends_on_the_version_of_kubernetes() -> None:
+    sides = [read(f"spec: {{revisionHistoryLimit: {limit}}}") for limit in (1, 2)]
+
+    assert [fault.path for fault in find_faults(*sides, "StatefulSet.apps", OLD)] == [
+        "spec.revisionHistoryLimit"
+    ]
+    assert not list(find_faults(*sides, "StatefulSet.apps", NEW))
+    assert not list(find_faults(*sides, "StatefulSet.apps", None)), "an unknown version refuses nothing more"
+
+
+@pytest.mark.parametrize(("labels", "count"), [("{a: b}", 0), ("{a: c}", 1), ("{}", 1)])
+def test_selector_has_to_select_its_own_template_also_in_a_new_object(labels: str, count: int) -> None:
+    new = read(f"spec: {{{SELECTOR}, template: {{metadata: {{labels: {labels}}}}}}}")
+
+    assert len(list(find_faults(None, new, "Deployment.apps", None))) == count
+
+
+@pytest.mark.parametrize(
+    "kind", ["Deployment.apps", "Service", "Pod", "StatefulSet.apps", "Job.batch", "PersistentVolume"]
+)
+@pytest.mark.parametrize(
+    "text",
+    ["spec: text", "spec: [a]", "spec: {strategy: a, ports: [a], template: {spec: {volumes: {a: b}}}}"],
+)
+def test_object_of_a_wrong_shape_has_no_fault(kind: str, text: str) -> None:
+    assert not list(find_faults(read(text), read(text), kind, OLD))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1Gi", 1 << 30),
+        ("1024Mi", 1 << 30),
+        ("1500m", "1.5"),
+        ("1k", 1000),
+        (2, 2),
+        ("1e3", 1000),
+        ("a", None),
+        ("", None),
+    ],
+)
+def test_quantity_is_a_number(text: object, number: object) -> None:
+    assert quantity(text) == (None if number is None else type(quantity(text))(str(number)))
+
+
+def test_amounts_are_the_same_only_where_they_are_amounts() -> None:
+    assert same({"requests": {"cpu": "1"}}, {"requests": {"cpu": "1000m"}})
+    assert not same({"parameters": {"size": "1"}}, {"parameters": {"size": "1000m"}})
