@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from reconciler.admission.defaults import items
 from reconciler.admission.immutable import Version
+from reconciler.admission.structural import Structural, schemas_of
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.names.ids import GroupKind
 
@@ -18,12 +19,17 @@ DECIDING: Final = (CRD,)
 _NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
-class Definition(Struct, frozen=True):
+class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
     """A CustomResourceDefinition of a cluster; `stored` are the versions in which it has objects."""
 
     spec: Mapping[str, Any]
     stored: tuple[str, ...] | None = None
     """None where the snapshot does not have them."""
+
+    @cached_property
+    def schemas(self) -> Mapping[str, Structural]:
+        """The schemas of the versions that have one."""
+        return dict(schemas_of(self.spec))
 
     def version(self, name: str) -> Mapping[str, Any] | None:
         """Return a version, None if it is not defined or not served."""

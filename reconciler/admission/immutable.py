@@ -6,11 +6,12 @@ empty one. What depends on a value that only the cluster has is no refusal.
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from reconciler.admission.defaults import TEMPLATES, field, items, with_defaults
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
+from reconciler.cel.kubernetes import parse_quantity
 
 Version = tuple[int, int]
 """Major and minor version of Kubernetes."""
@@ -24,6 +25,8 @@ class Fault(NamedTuple):
     reason: str
     is_update: bool = True
     """Whether it may be had by deleting the object and creating it anew."""
+    is_sure: bool = True
+    """Whether it is refused; else it cannot be judged."""
 
 
 class ImmutableField(NamedTuple):
@@ -332,24 +335,9 @@ def same(old: object, new: object, *, amounts: bool = False) -> bool:
     return first is not None and first == second
 
 
-_SUFFIXES: Final = {
-    **{name: Decimal(10) ** (3 * power) for power, name in enumerate(("n", "u", "m", "", "k"), start=-3)},
-    **{name: Decimal(10) ** (3 * power) for power, name in enumerate("MGTPE", start=2)},
-    **{f"{name}i": Decimal(1024) ** power for power, name in enumerate("KMGTPE", start=1)},
-}
-
-
 def quantity(value: object) -> Decimal | None:
     """Return the number that a quantity is, such as `1500m` or `2Gi`; None for what is none."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return None
-    text = str(value)
-    digits = text.rstrip("".join(sorted({*"numkMGTPEKi"})))
-    suffix = text[len(digits) :]
-    if not text[:1].strip() or suffix not in _SUFFIXES:
-        return None
     try:
-        number = Decimal(digits) * _SUFFIXES[suffix]
-    except InvalidOperation:
+        return None if isinstance(value, bool) else parse_quantity(str(value))
+    except ValueError:
         return None
-    return number if number.is_finite() else None

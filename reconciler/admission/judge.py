@@ -60,7 +60,31 @@ class Judge(Struct, frozen=True):
                 and field(new, "spec", "ttlSecondsAfterFinished") is not None
             ):
                 verdict = AdmissionVerdict.NOT_JUDGED
-            yield self._judgement(fault, kind, named, verdict, is_old=fault in before)
+            unless = "its time to live is over" if verdict is AdmissionVerdict.NOT_JUDGED else ""
+            yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
+        yield from self._by_schema(old, new, kind, named)
+
+    def _by_schema(
+        self, old: Object | None, new: Object, kind: GroupKind, named: str
+    ) -> Iterator[AdmissionJudgement]:
+        """Yield faults by the definition that governs, which that of the change may mend."""
+        version = str(new.get("apiVersion")).rpartition("/")[2]
+        if old is not None and old.get("apiVersion") != new.get("apiVersion"):
+            old = None  # how one version is converted to another one is not known
+        places = (self.cluster.definitions.get(kind), self.proposed.get(kind))
+        schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
+        try:
+            faults = [list(schema.find_faults(old, new)) for schema in schemas]
+            before = frozenset(schemas[0].find_faults(None, old)) if any(faults) and old is not None else ()
+        except ValueError as error:
+            faults, before = [[Fault("", str(error), is_sure=False)]], ()
+        first = faults[0] if faults else []
+        is_mended = len(faults) > 1 and not faults[-1]
+        for fault in first:
+            verdict = AdmissionVerdict.REFUSED if fault.is_sure else AdmissionVerdict.NOT_JUDGED
+            verdict = AdmissionVerdict.NOT_JUDGED if is_mended else verdict
+            unless = "its new definition comes first" if is_mended else ""
+            yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
 
     def _judgement(
         self,
@@ -70,11 +94,8 @@ class Judge(Struct, frozen=True):
         verdict: AdmissionVerdict = AdmissionVerdict.REFUSED,
         *,
         is_old: bool,
+        unless: str = "",
     ) -> AdmissionJudgement:
-        rule = f"{kind.kind} {fault.path}"
-        if verdict is AdmissionVerdict.NOT_JUDGED:
-            text = f"{fault.path}: {fault.reason}, unless the Job is gone when its time to live is over"
-            return AdmissionJudgement(verdict, rule, text, self.cluster.name, named)
-        return AdmissionJudgement(
-            verdict, rule, f"{fault.path}: {fault.reason}", self.cluster.name, named, is_old
-        )
+        rule, text = f"{kind.kind} {fault.path}".strip(), ": ".join(filter(None, (fault.path, fault.reason)))
+        text = f"{text}, unless {unless}" if unless else text
+        return AdmissionJudgement(verdict, rule, text, self.cluster.name, named, is_old)

@@ -193,3 +193,61 @@ def test_what_a_snapshot_lacks_is_not_judged_once_for_its_cluster(
 
     assert len(lines) == bool(says)
     assert all(says in line and line.endswith("(1 cluster: edge-1)") for line in lines)
+
+
+CLASS_RULE = {"rule": "self == oldSelf", "message": "the class is immutable"}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "string", "default": "small"},
+                "class": {"type": "string", "x-kubernetes-validations": [CLASS_RULE]},
+                "mode": {"type": "string", "pattern": "^(?i)(fast|slow)$"},
+            },
+        }
+    },
+}
+
+
+def with_schema() -> dict[str, object]:
+    value = definition("v1")
+    value["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": SCHEMA}  # type: ignore[index]
+    return value
+
+
+def net(fields: str, name: str = "a") -> str:
+    return f"apiVersion: x.io/v1\nkind: Net\nmetadata: {{name: {name}}}\nspec: {{{fields}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("class: a", "class: b", "spec.class: the class is immutable"),
+        ("class: a", "class: a, mode: FAST", ""),
+        ("class: a", "class: a, mode: other", "spec.mode: should match '^(?i)(fast|slow)$'"),
+    ],
+)
+def test_schema_and_rules_of_the_definition_in_the_snapshot_decide(
+    tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    files = {**snapshot("edge-1", [with_schema()]), **snapshot("edge-2")}
+    world = fleet(tmp_path / "w", {"net.yaml": net(before)}, {"net.yaml": net(after)}, **files)
+    ask_for_second(world)
+
+    assert judgements(world) == ([("edge-1", "refused", "Net a", message)] if message else [])
+
+
+def test_definition_of_the_same_change_does_not_govern(tmp_path: Path) -> None:
+    loose = with_schema()
+    properties = {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    loose["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": properties}}  # type: ignore[index]
+    before = {"crd.yaml": json.dumps(with_schema()), "net.yaml": net("class: a")}
+    after = {"crd.yaml": json.dumps(loose), "net.yaml": net("class: b")}
+    world = fleet(tmp_path / "w", before, after, edges=("edge-1",))
+    ask_for_second(world, ("edge-1",))
+
+    text = "spec.class: the class is immutable, unless its new definition comes first"
+    assert judgements(world) == [("edge-1", "not judged", "Net a", text)]

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import orjson
 
+from reconciler.admission.cluster import definitions_of
+from reconciler.admission.structural import Structural
 from reconciler.base.suggestions import parse_boolean
 from reconciler.functions.catalog import SCHEMA_VALIDATORS
 from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun, place_of
@@ -36,7 +38,7 @@ class SchemaRuntime:
 
     @cached_property
     def _cluster(self) -> "_CustomSchemas":
-        return _CustomSchemas(self._definitions)
+        return dict(_custom_schemas(self._definitions))
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a schema validator of the catalog, else the reason."""
@@ -55,7 +57,7 @@ class SchemaRuntime:
         skipped = frozenset(str(options.get("skip_kinds") or "").replace(" ", "").split(","))
         strict = parse_boolean(options.get("strict")) is True
         lenient = parse_boolean(options.get("ignore_missing_schemas")) is True
-        custom_schemas = _CustomSchemas(call.items)
+        custom_schemas = dict(_custom_schemas(call.items))
         results = [
             result
             for item in call.items
@@ -68,13 +70,11 @@ class SchemaRuntime:
         self, item: Mapping[str, Any], custom_schemas: "_CustomSchemas", *, strict: bool, lenient: bool
     ) -> Iterator[FunctionResult]:
         version, kind = str(item.get("apiVersion")), str(item.get("kind"))
-        try:
-            validator = custom_schemas.find(version, kind) or self._cluster.find(version, kind)
-        except ValueError as invalid:
-            reason = str(invalid).partition("\n")[0]
-            yield _result(item, f"the schema of {kind} of {version} is none: {reason}")
+        schema = custom_schemas.get((version, kind)) or self._cluster.get((version, kind))
+        if schema is not None:
+            yield from _custom_errors(schema, item)
             return
-        validator = validator or self._kubernetes(version, kind, strict=strict)
+        validator = self._kubernetes(version, kind, strict=strict)
         if validator is None:
             if not lenient:
                 yield _result(item, f"could not find schema for {kind} of {version}")
@@ -112,25 +112,6 @@ class SchemaRuntime:
         return {strict: newest.get(strict, home) for strict in (False, True)}
 
 
-class _CustomSchemas:
-    """The schemas of CustomResourceDefinitions, compiled for the first object of each kind."""
-
-    def __init__(self, definitions: Sequence[Mapping[str, Any]]) -> None:
-        self._schemas = dict(_custom_schemas(definitions))
-        self._compiled: dict[tuple[str, str], Any] = {}
-
-    def find(self, version: str, kind: str) -> Any:
-        """Return the compiled schema of a kind, None if it has none.
-
-        Raises:
-            ValueError: The schema is invalid.
-        """
-        key = (version, kind)
-        if key in self._schemas and key not in self._compiled:
-            self._compiled[key] = _compile(self._schemas[key], None)
-        return self._compiled.get(key)
-
-
 def _compile(schema: Any, directory: Path | None) -> Any:
     from jsonschema_rs import Draft7Validator  # noqa: PLC0415 - optional, and rarely needed
 
@@ -143,30 +124,26 @@ def _compile(schema: Any, directory: Path | None) -> Any:
     return Draft7Validator(schema, retriever=retrieve)
 
 
-def _custom_schemas(items: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
+_CustomSchemas = Mapping[tuple[str, str], Structural]
+"""Schemas of CustomResourceDefinitions by apiVersion and kind."""
+
+
+def _custom_schemas(values: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Structural]]:
     """Yield apiVersion, kind and schema of each version of each CustomResourceDefinition."""
-    for item in items:
-        spec = item.get("spec")
-        if item.get("kind") != "CustomResourceDefinition" or not isinstance(spec, Mapping):
-            continue
-        names, versions = spec.get("names"), spec.get("versions")
-        for version in versions if isinstance(versions, list) else ():
-            schema = version.get("schema") if isinstance(version, Mapping) else None
-            if isinstance(schema, Mapping) and isinstance(names, Mapping) and "openAPIV3Schema" in schema:
-                key = (f"{spec.get('group')}/{version.get('name')}", str(names.get("kind")))
-                yield key, _as_json_schema(schema["openAPIV3Schema"])
+    for kind, definition in definitions_of(values):
+        for version, schema in definition.schemas.items():
+            yield (f"{kind.group}/{version}", kind.kind), schema
 
 
-def _as_json_schema(schema: Any) -> Any:
-    """Convert an OpenAPI schema to JSON schema: `nullable` becomes a type, formats are dropped."""
-    if isinstance(schema, list):
-        return [_as_json_schema(part) for part in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    plain = {key: _as_json_schema(part) for key, part in schema.items() if key not in ("nullable", "format")}
-    if schema.get("nullable") is True and isinstance(schema.get("type"), str):
-        plain["type"] = [schema["type"], "null"]
-    return plain
+def _custom_errors(schema: Structural, item: Mapping[str, Any]) -> Iterator[FunctionResult]:
+    try:
+        faults = [fault for fault in schema.find_faults(None, item) if fault.is_sure]
+    except ValueError as invalid:
+        version, kind = item.get("apiVersion"), item.get("kind")
+        yield _result(item, f"the schema of {kind} of {version} is none: {invalid}")
+        return
+    for fault in faults[:_MOST]:
+        yield _result(item, f"{fault.path or 'the resource'}: {fault.reason}", fault.path)
 
 
 def _is_for_tools(item: Mapping[str, Any]) -> bool:

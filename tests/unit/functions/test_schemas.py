@@ -91,6 +91,35 @@ def test_custom_resource_is_validated_by_its_crd(spec: dict[str, Any]) -> None:
     assert [(result.resource_ref or {})["kind"] for result in run.results] == ["Site"]
 
 
+def with_fields(**properties: Any) -> dict[str, Any]:
+    (version,) = CRD["spec"]["versions"]
+    schema = {"type": "object", "required": [*properties], "properties": properties}
+    root = {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}}
+    return {**CRD, "spec": {**CRD["spec"], "versions": [{**version, "schema": root}]}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        pytest.param(
+            {"type": "string", "pattern": "^(?i)(abort|warn)?$"}, "WARN", 0, id="pattern of Go fits"
+        ),
+        pytest.param({"type": "string", "pattern": "^(?i)(abort|warn)?$"}, "no", 1, id="pattern of Go"),
+        pytest.param({"type": "string", "default": "a"}, None, 0, id="required field with a default"),
+        pytest.param({"type": "string", "pattern": "("}, "a", 1, id="no pattern"),
+        pytest.param(
+            {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}, 1, 1, id="rule in CEL"
+        ),
+    ],
+)
+def test_schema_of_a_crd_is_read_as_by_the_api_server(
+    field: dict[str, Any], value: object, code: int
+) -> None:
+    spec = {} if value is None else {"url": value}
+
+    assert check(with_fields(url=field), site(**spec)).exit_code == code
+
+
 def test_strict_validation_refuses_unknown_fields() -> None:
     odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replica": 3}}
 

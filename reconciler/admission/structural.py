@@ -1,0 +1,439 @@
+"""Structural schemas of CustomResourceDefinitions: defaults, pruning, validation, and rules in CEL.
+
+Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, listtype, cel), kube-openapi.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from reconciler.admission.defaults import field, items
+from reconciler.admission.immutable import Fault
+from reconciler.cel.check import Failure
+from reconciler.cel.kubernetes import RULE, Expressions, find_pattern
+
+Schema = Mapping[str, Any]
+_UNSET: Final = object()
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_RULES: Final = "x-kubernetes-validations"
+_OF_OBJECTS: Final = frozenset({"apiVersion", "kind", "metadata"})
+_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "object": lambda value: isinstance(value, Mapping),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+_RESERVED: Final = frozenset(
+    {
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    }
+)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+
+
+class Structural:
+    """The schema of one version of a kind."""
+
+    def __init__(self, schema: Schema) -> None:
+        """Take an `openAPIV3Schema`."""
+        self._schema = schema
+
+    def find_faults(self, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[Fault]:
+        """Yield the faults of an object, or of its update; of rules only where all else fits.
+
+        A part that an update leaves as it is passes (ratcheting).
+
+        Raises:
+            ValueError: The schema has a pattern that is none.
+        """
+        before = complete(self._schema, old, is_root=True) if old is not None else _UNSET
+        after = complete(self._schema, new, is_root=True)
+        faults = list(_validate(self._schema, after, before, ""))
+        yield from faults or _rules(self._schema, after, before, "")
+
+
+def schemas_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, Structural]]:
+    """Yield the name and the schema of each version of a definition's spec that has one."""
+    for version in items(definition, "versions"):
+        schema = field(version, "schema", "openAPIV3Schema")
+        if isinstance(schema, Mapping):
+            yield str(version.get("name")), Structural(schema)
+
+
+# Defaults and pruning
+
+
+def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
+    """Return a value as it is stored: without unknown fields, with defaults. Total."""
+    if isinstance(value, Mapping):
+        return _complete_object(schema, value, is_root=is_root)
+    members = schema.get("items")
+    if isinstance(value, list) and isinstance(members, Mapping):
+        return [complete(members, part) for part in value]
+    return value
+
+
+def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool) -> dict[str, Any]:
+    properties, additional = _mapping(schema.get("properties")), schema.get("additionalProperties")
+    keeps = schema.get(_PRESERVE) is True or additional is True
+    own_fields = (
+        _OF_OBJECTS if is_root or schema.get("x-kubernetes-embedded-resource") is True else frozenset()
+    )
+    done: dict[str, Any] = {}
+    for key, part in value.items():
+        known = properties.get(key)
+        if key in own_fields:
+            done[key] = part
+        elif isinstance(known, Mapping):
+            if part is not None or known.get("nullable") is True:
+                done[key] = complete(known, part)
+        elif isinstance(additional, Mapping):
+            done[key] = complete(additional, part)
+        elif keeps:
+            done[key] = part
+    for key, known in properties.items():
+        if key not in done and isinstance(known, Mapping) and known.get("default") is not None:
+            done[key] = complete(known, known["default"])
+    return done
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# Validation
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _validate(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
+    if old is not _UNSET and _same(value, old):
+        return
+    if value is None and schema.get("nullable") is True:
+        return
+    if schema.get(_INT_OR_STRING) is True:
+        if not isinstance(value, str) and not _TYPES["integer"](value):
+            yield Fault(path, "must be an integer or a string")
+            return
+    elif (kind := str(schema.get("type"))) in _TYPES and not _TYPES[kind](value):
+        yield Fault(path, f"must be of type {kind}")
+        return
+    yield from (Fault(path, reason) for reason in _reasons(schema, value))
+    if isinstance(value, Mapping):
+        yield from _validate_object(schema, value, old, path)
+    elif isinstance(value, list):
+        members = schema.get("items")
+        if isinstance(members, Mapping):
+            for index, (part, before) in enumerate(_correlated(schema, value, old)):
+                yield from _validate(members, part, before, f"{path}[{index}]")
+
+
+def _validate_object(schema: Schema, value: Mapping[str, Any], old: Any, path: str) -> Iterator[Fault]:
+    for key in schema.get("required") or ():
+        if key not in value:
+            yield Fault(_join(path, key), "Required value")
+    for key, part in value.items():
+        known = _property(schema, key)
+        if known is not None and not (not path and key in _OF_OBJECTS and key != "metadata"):
+            before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
+            yield from _validate(known, part, before, _join(path, key))
+
+
+def _property(schema: Schema, key: str) -> Schema | None:
+    """Return the schema of a field of an object."""
+    known = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
+    return known if isinstance(known, Mapping) else None
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _fits(schema: Schema, value: Any) -> bool:
+    return next(_validate(schema, value, _UNSET, ""), None) is None
+
+
+def _reasons(schema: Schema, value: Any) -> Iterator[str]:  # noqa: C901, PLR0912 - a table of keywords
+    """Yield why a value of the right type does not fit, its parts apart."""
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"supported values: {', '.join(orjson.dumps(v).decode() for v in schema['enum'])}"
+    if isinstance(value, str):
+        if len(value) < (least := schema.get("minLength", 0)):
+            yield f"should be at least {least} chars long"
+        if len(value) > (most := schema.get("maxLength", len(value))):
+            yield f"may not be longer than {most}"
+        if isinstance(pattern := schema.get("pattern"), str) and not find_pattern(pattern).search(value):
+            yield f"should match '{pattern}'"
+        if (check := _FORMATS.get(str(schema.get("format")))) is not None and not check(value):
+            yield f"must be of format {schema['format']}"
+    elif _is_number(value):
+        yield from _number_reasons(schema, value)
+    elif isinstance(value, list):
+        if len(value) < (least := schema.get("minItems", 0)):
+            yield f"should have at least {least} items"
+        if len(value) > (most := schema.get("maxItems", len(value))):
+            yield f"must have at most {most} items"
+        if (key := _duplicate(schema, value)) is not None:
+            yield f"Duplicate value: {key}"
+    elif isinstance(value, Mapping):
+        if len(value) < (least := schema.get("minProperties", 0)):
+            yield f"should have at least {least} properties"
+        if len(value) > (most := schema.get("maxProperties", len(value))):
+            yield f"must have at most {most} properties"
+    if not all(_fits(part, value) for part in schema.get("allOf") or ()):
+        yield "must validate all the schemas (allOf)"
+    if (parts := schema.get("anyOf")) and not any(_fits(part, value) for part in parts):
+        yield "must validate at least one schema (anyOf)"
+    if (parts := schema.get("oneOf")) and sum(_fits(part, value) for part in parts) != 1:
+        yield "must validate one and only one schema (oneOf)"
+    if isinstance(part := schema.get("not"), Mapping) and part and _fits(part, value):
+        yield "must not validate the schema (not)"
+
+
+def _number_reasons(schema: Schema, value: float) -> Iterator[str]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None and (value < least or (schema.get("exclusiveMinimum") is True and value == least)):
+        yield f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{least}"
+    if most is not None and (value > most or (schema.get("exclusiveMaximum") is True and value == most)):
+        yield f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{most}"
+    factor = schema.get("multipleOf")
+    if factor and abs(value / factor - round(value / factor)) > 1e-9:  # noqa: PLR2004 - as kube-openapi rounds
+        yield f"should be a multiple of {factor}"
+    if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
+        yield "must be of format int32"
+
+
+def _duplicate(schema: Schema, value: list[Any]) -> str | None:
+    """Return a member that a list has twice, None if it has none or may."""
+    kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
+    if kind not in ("set", "map") and schema.get("uniqueItems") is not True:
+        return None
+    seen = set()
+    for part in value:
+        named = {key: part.get(key) for key in keys} if kind == "map" and isinstance(part, Mapping) else part
+        text = orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()
+        if text in seen:
+            return text
+        seen.add(text)
+    return None
+
+
+def _same(value: Any, old: Any) -> bool:
+    return bool(value == old and type(value) is type(old))
+
+
+def _correlated(schema: Schema, value: list[Any], old: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the members of a list, each with that of the old list of its keys."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    by_keys: dict[str, Any] = {}
+    if isinstance(old, list) and schema.get("x-kubernetes-list-type") == "map":
+        by_keys = {
+            orjson.dumps([part.get(key) for key in keys]).decode(): part
+            for part in old
+            if isinstance(part, Mapping)
+        }
+    for part in value:
+        named = [part.get(key) for key in keys] if isinstance(part, Mapping) else []
+        yield part, by_keys.get(orjson.dumps(named).decode(), _UNSET)
+
+
+def _parses(parse: Callable[[str], object], *, pattern: str = "") -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, binascii.Error):
+            return False
+        return not pattern or re.fullmatch(pattern, text) is not None
+
+    return check
+
+
+_DURATION: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the duration that Go writes as `1h30m`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
+    parts = _DURATION.findall(rest)
+    if rest == "0":
+        return timedelta()
+    if not parts or "".join(parts) != rest:
+        raise ValueError(f"{text!r} is no duration")
+    units = ((part.rstrip("nuµμmsh"), part[len(part.rstrip("nuµμmsh")) :]) for part in parts)
+    return sign * timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in units))
+
+
+def _time(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+_UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
+_FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "date-time": _parses(_time, pattern=r"(?i)\d{4}-\d\d-\d\d[t ].+"),
+    "date": _parses(_time, pattern=r"\d{4}-\d\d-\d\d"),
+    "duration": _parses(parse_duration),
+    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": _parses(ipaddress.ip_interface, pattern=r"[^/]+/\d+"),
+    "mac": _parses(str, pattern=r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}"),
+    "uuid": _parses(str, pattern=_UUID),
+    "uri": _parses(str, pattern=r"[A-Za-z][A-Za-z0-9+.-]*:.*|/.*"),
+}
+
+
+# Rules
+
+
+@cache
+def _expressions() -> Expressions | None:
+    try:
+        return Expressions(RULE)
+    except ImportError:
+        return None
+
+
+class _Rule(NamedTuple):
+    """A rule with its program; `is_transition` compares with the value before."""
+
+    rule: Mapping[str, Any]
+    text: str
+    is_transition: bool
+
+
+@lru_cache(maxsize=4096)
+def _uses_old(text: str) -> bool:
+    return re.search(r"\boldSelf\b", text) is not None
+
+
+def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
+    if not has_rules(schema) or value is None:
+        return
+    rules = [
+        _Rule(rule, str(rule.get("rule")), _uses_old(str(rule.get("rule")))) for rule in items(schema, _RULES)
+    ]
+    is_unchanged = old is not _UNSET and _same(value, old)
+    due = [
+        rule
+        for rule in rules
+        if not (rule.is_transition and old is _UNSET and rule.rule.get("optionalOldSelf") is not True)
+        if not (is_unchanged and not rule.is_transition)
+    ]
+    yield from _evaluated(due, schema, value, old, path) if due else ()
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            known = _property(schema, key)
+            if known is not None:
+                before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
+                yield from _rules(known, part, before, _join(path, key))
+    members = schema.get("items")
+    if isinstance(value, list) and isinstance(members, Mapping):
+        for index, (part, before) in enumerate(_correlated(schema, value, old)):
+            yield from _rules(members, part, before, f"{path}[{index}]")
+
+
+_WITH_RULES: dict[int, tuple[Schema, bool]] = {}
+
+
+def has_rules(schema: Schema) -> bool:
+    """Tell whether a schema has rules anywhere: most parts have none, and need no look at their values."""
+    if id(schema) not in _WITH_RULES:
+        parts = [
+            *_mapping(schema.get("properties")).values(),
+            schema.get("items"),
+            schema.get("additionalProperties"),
+        ]
+        is_any = bool(schema.get(_RULES)) or any(
+            has_rules(part) for part in parts if isinstance(part, Mapping)
+        )
+        _WITH_RULES[id(schema)] = (schema, is_any)  # it keeps the schema, so that no other one gets its id
+    return _WITH_RULES[id(schema)][1]
+
+
+def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
+    expressions = _expressions()
+    if expressions is None:
+        yield Fault(path, "its rules need CEL, which this platform has not", is_sure=False)
+        return
+    sides = {"self": to_cel(schema, value), "oldSelf": None if old is _UNSET else to_cel(schema, old)}
+    activation = expressions.bind(sides)
+    for rule, text, _ in due:
+        program = text
+        if rule.get("optionalOldSelf") is True:
+            wrapped = "optional.none()" if old is _UNSET else "optional.of(oldSelf)"
+            program = f"cel.bind(oldSelf, {wrapped}, {text})"
+        result = expressions.evaluate(expressions.compile(program), activation)
+        if result is True:
+            continue
+        if result is not False:
+            why = result.message if isinstance(result, Failure) else "its result is no boolean"
+            yield Fault(path, f"rule {text!r} cannot be judged: {why}", is_sure=False)
+            continue
+        message = str(rule.get("message") or "") or f"failed rule: {' '.join(text.split())}"
+        if isinstance(rule.get("messageExpression"), str):
+            said = expressions.evaluate(expressions.compile(rule["messageExpression"]), activation)
+            message = said if isinstance(said, str) and said.strip() else message
+        yield Fault(path + str(rule.get("fieldPath") or ""), message)
+
+
+def to_cel(schema: Schema, value: Any) -> Any:  # noqa: PLR0911 - a table of types
+    """Return a value with the types and the names of fields that rules see."""
+    if isinstance(value, Mapping):
+        properties = _mapping(schema.get("properties"))
+        return {
+            _escaped(key) if key in properties else key: to_cel(_property(schema, key) or {}, part)
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        members = _mapping(schema.get("items"))
+        return [to_cel(members, part) for part in value]
+    kind, form = schema.get("type"), schema.get("format")
+    if kind == "number" and _is_number(value):
+        return float(value)
+    if kind == "integer" and isinstance(value, float):
+        return int(value)
+    if isinstance(value, str) and form in _TYPED:
+        try:
+            return _TYPED[form](value)
+        except (ValueError, binascii.Error):
+            return value
+    return value
+
+
+_TYPED: Final[Mapping[Any, Callable[[str], Any]]] = {
+    "date-time": _time,
+    "date": _time,
+    "duration": parse_duration,
+    "byte": base64.b64decode,
+}
+
+
+def _escaped(name: str) -> str:
+    """Return the name by which a rule reads a field."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if _IDENTIFIER.fullmatch(name) and "__" not in name:
+        return name
+    for text, escape in _ESCAPES:
+        name = name.replace(text, escape)
+    return name

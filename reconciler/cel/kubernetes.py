@@ -1,0 +1,376 @@
+"""CEL as the API server of Kubernetes has it: rules of definitions, and policies of admission.
+
+Opaque types of Kubernetes are bytes with a tag here, in a normal form: equal ones are equal bytes.
+
+Source: apiserver pkg/cel/library: quantity, urls, ip, cidr, regex, lists, semver; cel-go ext: sets.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from functools import cache, lru_cache
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from reconciler.base.text import message_line
+from reconciler.cel.check import Failure
+
+RULE: Final = ("self", "oldSelf")
+"""The variables of rules of definitions."""
+POLICY: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
+"""The variables of policies; `authorizer` asks the cluster, so it is none of them."""
+_UNDECLARED: Final = re.compile(r"undeclared reference to '\.?([\w.]+)'")
+_MISSING: Final = re.compile(r"Key not found in map|No such field|no_such_field|No value with name")
+_LONGEST: Final = 200
+
+
+class Expressions:
+    """Expressions with these variables, each compiled once. Nothing of it raises.
+
+    Raises:
+        ImportError: cel-expr-python has no wheel for this platform.
+    """
+
+    def __init__(self, variables: Sequence[str]) -> None:
+        """Load the engine."""
+        self._environment = _environment(tuple(variables))
+        self._programs: dict[str, Any] = {}
+
+    def compile(self, text: str) -> Any:
+        """Return a program, or the failure: it names what is not known here."""
+        if text not in self._programs:
+            try:
+                self._programs[text] = self._environment.compile(text)
+            except Exception as error:  # noqa: BLE001 - the binding raises RuntimeError, ValueError and its own
+                unknown = _UNDECLARED.search(str(error))
+                why = unknown[1] if unknown else message_line(str(error))[:_LONGEST]
+                self._programs[text] = Failure(why, undeclared=unknown[1] if unknown else "")
+        return self._programs[text]
+
+    def bind(self, values: Mapping[str, Any]) -> Any:
+        """Convert values once for many evaluations."""
+        return self._environment.Activation(values)
+
+    def evaluate(self, program: Any, activation: Any) -> Any:
+        """Return the value of a program as plain data, or the failure; `missing` where a key is absent."""
+        if isinstance(program, Failure):
+            return program
+        try:
+            value = program.eval(activation=activation)
+            kind, plain = value.type().name(), value.plain_value()
+        except Exception as error:  # noqa: BLE001 - one bad expression must not end the run
+            kind, plain = "ERROR", str(error)
+        if kind not in ("ERROR", "UNKNOWN", "*error*", "*unknown*"):
+            return plain
+        text = message_line(str(plain))[:_LONGEST]
+        return Failure(text, missing=text if _MISSING.search(text) else "")
+
+
+@cache
+def _environment(variables: tuple[str, ...]) -> Any:
+    from cel_expr_python import cel  # noqa: PLC0415 - it has no wheel for some platforms
+    from cel_expr_python.ext import (  # noqa: PLC0415 - the same
+        ext_bindings,
+        ext_encoders,
+        ext_math,
+        ext_optional,
+        ext_strings,
+    )
+
+    types = {
+        "s": cel.Type.STRING,
+        "b": cel.Type.BOOL,
+        "i": cel.Type.INT,
+        "d": cel.Type.DOUBLE,
+        "o": cel.Type.BYTES,
+        "l": cel.Type.List(cel.Type.DYN),
+        "x": cel.Type.DYN,
+    }
+    declared: dict[str, list[Any]] = {}
+    for number, (name, shape, implementation) in enumerate(_FUNCTIONS):
+        is_member, (taken, given) = shape.startswith("."), shape.lstrip(".").split(">")
+        overload = cel.Overload(
+            f"k8s_{number}", types[given], [types[letter] for letter in taken], is_member, implementation
+        )
+        declared.setdefault(name, []).append(overload)
+    extensions = [
+        ext_strings.ExtStrings(version=2),
+        ext_bindings.ExtBindings(),
+        ext_encoders.ExtEncoders(),
+        ext_math.ExtMath(),
+        ext_optional.ExtOptional(),
+        cel.CelExtension("kubernetes", [cel.FunctionDecl(name, found) for name, found in declared.items()]),
+    ]
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
+
+
+# Functions
+
+
+def _tag(tag: str, text: object) -> bytes:
+    return f"{tag}:{text}".encode()
+
+
+def _untag(value: bytes, tag: str) -> str:
+    kind, _, text = value.decode().partition(":")
+    if kind != tag:
+        raise ValueError("no such overload")
+    return text
+
+
+def _is(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))((?:[eE][+-]?\d+)|(?:[KMGTPE]i)|[numkMGTPE]?)")
+SUFFIXES: Final = {
+    **{name: Decimal(10) ** (3 * power) for power, name in enumerate(("n", "u", "m", "", "k"), start=-3)},
+    **{name: Decimal(10) ** (3 * power) for power, name in enumerate("MGTPE", start=2)},
+    **{f"{name}i": Decimal(1024) ** power for power, name in enumerate("KMGTPE", start=1)},
+}
+
+
+def parse_quantity(text: str) -> Decimal:
+    """Return the number that a quantity of resources is, such as `1500m` or `2Gi`.
+
+    Raises:
+        ValueError: It is none.
+
+    Source: apimachinery pkg/api/resource, ParseQuantity.
+    """
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity")
+    number, suffix = match.groups()
+    return (
+        Decimal(number + suffix)
+        if suffix[:1] in ("e", "E") and suffix[1:]
+        else Decimal(number) * SUFFIXES[suffix]
+    )
+
+
+def _quantity(value: Decimal) -> bytes:
+    return _tag("q", value.normalize())
+
+
+def _number(value: bytes) -> Decimal:
+    return Decimal(_untag(value, "q"))
+
+
+def _compare(first: bytes, second: bytes) -> int:
+    """Return the order of two quantities, or of two versions."""
+    read: Callable[[bytes], Any] = (
+        (lambda value: _order(_untag(value, "v"))) if first[:2] == b"v:" else _number
+    )
+    sides = read(first), read(second)
+    return (sides[0] > sides[1]) - (sides[0] < sides[1])
+
+
+def _integer(value: bytes) -> int:
+    number = _number(value)
+    if number != number.to_integral_value():
+        raise ValueError("cannot convert value to integer")
+    return int(number)
+
+
+def _amount(value: object) -> Decimal:
+    return _number(value) if isinstance(value, bytes) else Decimal(str(value))
+
+
+_SEMVER: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
+)
+
+
+def _semver(text: str) -> bytes:
+    if not _SEMVER.fullmatch(text):
+        raise ValueError(f"{text!r} is no semantic version")
+    return _tag("v", text)
+
+
+def _order(text: str) -> tuple[Any, ...]:
+    match = _SEMVER.fullmatch(text)
+    assert match is not None  # noqa: S101 - it was checked when it was made
+    parts = match[4].split(".") if match[4] else []
+    before = [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+    return (*map(int, match.groups()[:3]), not before, before)
+
+
+def _part(value: bytes, index: int) -> int:
+    return int(_order(_untag(value, "v"))[index])
+
+
+def _url(text: str) -> bytes:
+    split = urlsplit(text)
+    if not (split.scheme and (split.netloc or split.path)) and not text.startswith("/"):
+        raise ValueError(f"{text!r} is no URL")
+    split.port  # noqa: B018 - it raises ValueError where the port is none
+    return _tag("u", text)
+
+
+def _host(value: bytes) -> str:
+    return urlsplit(_untag(value, "u")).netloc.rpartition("@")[2]
+
+
+def _ip(text: str) -> bytes:
+    if "%" in text:
+        raise ValueError("an address with a zone is none")
+    return _tag("i", ipaddress.ip_address(text))
+
+
+def _address(value: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    return ipaddress.ip_address(_untag(value, "i"))
+
+
+def _cidr(text: str) -> bytes:
+    if "/" not in text:
+        raise ValueError(f"{text!r} is no CIDR")
+    return _tag("c", ipaddress.ip_interface(text).with_prefixlen)
+
+
+def _network(value: bytes) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    return ipaddress.ip_interface(_untag(value, "c")).network
+
+
+def _contains(value: bytes, other: bytes | str) -> bool:
+    inside = _address(_ip(other) if isinstance(other, str) else other)
+    return inside in _network(value)
+
+
+def _contains_cidr(value: bytes, other: bytes | str) -> bool:
+    outer, inner = _network(value), _network(_cidr(other) if isinstance(other, str) else other)
+    return type(outer) is type(inner) and inner.subnet_of(outer)  # type: ignore[arg-type]
+
+
+def _sorted(values: Sequence[Any]) -> bool:
+    return all(not values[i + 1] < values[i] for i in range(len(values) - 1))
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    return [value for i, value in enumerate(values) if value not in values[:i]]
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    total = sum(map(_amount, values), Decimal(0))
+    if any(isinstance(value, bytes) for value in values):
+        return _quantity(total)
+    return float(total) if any(isinstance(value, float) for value in values) else int(total)
+
+
+def _subset(outer: Sequence[Any], inner: Sequence[Any]) -> bool:
+    return all(value in outer for value in inner)
+
+
+def _find(text: str, pattern: str) -> str:
+    match = find_pattern(pattern).search(text)
+    return str(match.group(0)) if match is not None else ""
+
+
+def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
+    found = [match.group(0) for match in find_pattern(pattern).finditer(text)]
+    return found if most < 0 else found[:most]
+
+
+@lru_cache(maxsize=4096)
+def find_pattern(text: str) -> Any:
+    """Return a compiled regular expression of Go.
+
+    Raises:
+        ValueError: It is none.
+    """
+    import re2  # noqa: PLC0415 - few schemas have any
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+
+
+_FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
+    ("quantity", "s>o", lambda text: _quantity(parse_quantity(text))),
+    ("isQuantity", "s>b", _is(parse_quantity)),
+    ("isInteger", ".o>b", _is(_integer)),  # type: ignore[arg-type]
+    ("asInteger", ".o>i", _integer),
+    ("asApproximateFloat", ".o>d", lambda value: float(_number(value))),
+    ("sign", ".o>i", lambda value: (_number(value) > 0) - (_number(value) < 0)),
+    ("add", ".oo>o", lambda a, b: _quantity(_number(a) + _number(b))),
+    ("add", ".oi>o", lambda a, b: _quantity(_number(a) + b)),
+    ("sub", ".oo>o", lambda a, b: _quantity(_number(a) - _number(b))),
+    ("sub", ".oi>o", lambda a, b: _quantity(_number(a) - b)),
+    ("isLessThan", ".oo>b", lambda a, b: _compare(a, b) < 0),
+    ("isGreaterThan", ".oo>b", lambda a, b: _compare(a, b) > 0),
+    ("compareTo", ".oo>i", _compare),
+    ("semver", "s>o", _semver),
+    ("isSemver", "s>b", _is(_semver)),
+    ("major", ".o>i", lambda value: _part(value, 0)),
+    ("minor", ".o>i", lambda value: _part(value, 1)),
+    ("patch", ".o>i", lambda value: _part(value, 2)),
+    ("url", "s>o", _url),
+    ("isURL", "s>b", _is(_url)),
+    ("getScheme", ".o>s", lambda value: urlsplit(_untag(value, "u")).scheme),
+    ("getHost", ".o>s", _host),
+    ("getHostname", ".o>s", lambda value: urlsplit(_untag(value, "u")).hostname or ""),
+    ("getPort", ".o>s", lambda value: str(urlsplit(_untag(value, "u")).port or "")),
+    ("getEscapedPath", ".o>s", lambda value: urlsplit(_untag(value, "u")).path),
+    ("getQuery", ".o>x", lambda value: parse_qs(urlsplit(_untag(value, "u")).query, keep_blank_values=True)),
+    ("ip", "s>o", _ip),
+    ("isIP", "s>b", _is(_ip)),
+    ("ip.isCanonical", "s>b", lambda text: str(_address(_ip(text))) == text),
+    ("family", ".o>i", lambda value: _address(value).version),
+    ("isUnspecified", ".o>b", lambda value: _address(value).is_unspecified),
+    ("isLoopback", ".o>b", lambda value: _address(value).is_loopback),
+    (
+        "isLinkLocalMulticast",
+        ".o>b",
+        lambda value: str(_address(value)).startswith(("224.0.0.", "ff02:")),
+    ),
+    ("isLinkLocalUnicast", ".o>b", lambda value: _address(value).is_link_local),
+    (
+        "isGlobalUnicast",
+        ".o>b",
+        lambda value: (
+            not (
+                _address(value).is_unspecified
+                or _address(value).is_loopback
+                or _address(value).is_multicast
+                or _address(value).is_link_local
+                or str(_address(value)) == "255.255.255.255"
+            )
+        ),
+    ),
+    ("cidr", "s>o", _cidr),
+    ("isCIDR", "s>b", _is(_cidr)),
+    ("containsIP", ".oo>b", _contains),
+    ("containsIP", ".os>b", _contains),
+    ("containsCIDR", ".oo>b", _contains_cidr),
+    ("containsCIDR", ".os>b", _contains_cidr),
+    ("ip", ".o>o", lambda value: _ip(str(ipaddress.ip_interface(_untag(value, "c")).ip))),
+    ("masked", ".o>o", lambda value: _tag("c", _network(value).with_prefixlen)),
+    ("prefixLength", ".o>i", lambda value: _network(value).prefixlen),
+    ("find", ".ss>s", _find),
+    ("findAll", ".ss>l", _find_all),
+    ("findAll", ".ssi>l", _find_all),
+    ("isSorted", ".l>b", _sorted),
+    ("sum", ".l>x", _sum),
+    ("min", ".l>x", min),
+    ("max", ".l>x", max),
+    ("distinct", ".l>l", _distinct),
+    ("slice", ".lii>l", lambda values, start, end: values[start:end]),
+    ("sets.contains", "ll>b", _subset),
+    ("sets.equivalent", "ll>b", lambda a, b: _subset(a, b) and _subset(b, a)),
+    ("sets.intersects", "ll>b", lambda a, b: any(value in a for value in b)),
+)
+"""Name, types and implementation of each overload: a dot before what a method takes, `>` before the result.
+
+s string, b bool, i int, d double, o an opaque type, l a list, x anything.
+"""

@@ -1,0 +1,132 @@
+"""Schemas of definitions: what the API server completes, and what it refuses."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.admission.structural import Structural, complete, parse_duration
+from reconciler.krm.yaml import load_documents
+
+
+def read(text: str) -> Any:
+    (document,) = load_documents(text.encode())
+    return document.value
+
+
+BY_N = "x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k]"
+ANY_OF = "anyOf: [{required: [a]}, {required: [b]}], x-kubernetes-preserve-unknown-fields: true"
+AB = "type: object, properties: {a-b: {type: string}}"
+
+
+def faults(schema: str, new: str, old: str | None = None) -> list[tuple[str, str, bool]]:
+    """Return the faults of a field `f` of this schema."""
+    whole = Structural(read(f"type: object\nproperties: {{f: {schema}}}"))
+    sides = (None if text is None else read(f"f: {text}") for text in (old, new))
+    return [(fault.path, fault.reason, fault.is_sure) for fault in whole.find_faults(*sides)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "is_refused"),
+    [
+        ("{type: string, pattern: '^(?i)(abort|warn)?$'}", "WARN", False),
+        ("{type: string, pattern: '^(?i)(abort|warn)?$'}", "fail", True),
+        ("{type: integer}", "1", False),
+        ("{type: integer}", "1.0", False),
+        ("{type: integer}", "true", True),
+        ("{type: integer, format: int32}", "4294967296", True),
+        ("{type: number, multipleOf: 0.1}", "0.3", False),
+        ("{type: integer, minimum: 1, exclusiveMinimum: true}", "1", True),
+        ("{x-kubernetes-int-or-string: true}", "50%", False),
+        ("{x-kubernetes-int-or-string: true}", "1.5", True),
+        ("{type: string, nullable: true}", "null", False),
+        ("{type: string}", "null", False),
+        ("{type: array, items: {type: string}}", "[null]", True),
+        ("{type: object, required: [a], properties: {a: {type: string, default: b}}}", "{}", False),
+        ("{type: object, required: [a], properties: {a: {type: string}}}", "{}", True),
+        ("{type: object, required: [a], properties: {a: {type: string}}}", "{a: null}", True),
+        ("{type: string, enum: [a, b]}", "c", True),
+        ("{type: string, maxLength: 2}", "äöü", True),
+        ("{type: string, format: ipv4}", "1.2.3", True),
+        ("{type: string, format: date-time}", "2026-01-01T00:00:00Z", False),
+        ("{type: string, format: nobody-knows}", "a", False),
+        ("{type: string, oneOf: [{format: ipv4}, {format: ipv6}]}", "1.2.3.4", False),
+        ("{type: array, x-kubernetes-list-type: set, items: {type: string}}", "[a, a]", True),
+        (
+            f"{{type: array, {BY_N}, items: {{properties: {{k: {{type: string, default: a}}}}}}}}",
+            "[{}, {k: a}]",
+            True,
+        ),
+        ("{type: object, additionalProperties: {type: string}}", "{a: 1}", True),
+        ("{type: object, properties: {a: {type: string}}}", "{b: {c: 1}}", False),
+        (f"{{type: object, {ANY_OF}}}", "{c: 1}", True),
+        ("{type: object, not: {required: [a]}, properties: {a: {type: string}}}", "{a: b}", True),
+    ],
+)  # fmt: skip
+def test_value_is_refused_as_by_the_api_server(schema: str, value: str, *, is_refused: bool) -> None:
+    assert bool(faults(schema, value)) is is_refused
+
+
+def rule(text: str, schema: str = "type: string", **more: str) -> str:
+    further = "".join(f", {key}: {value}" for key, value in more.items())
+    return f'{{{schema}, x-kubernetes-validations: [{{rule: "{text}", message: bad{further}}}]}}'
+
+
+TWO, SWAPPED = "{ports: [{k: a, p: 1}, {k: b, p: 2}]}", "{ports: [{k: b, p: 2}, {k: a, p: 1}]}"
+FIXED = 'x-kubernetes-validations: [{rule: "self == oldSelf", message: bad}]'
+PORT = f"{{type: object, properties: {{k: {{type: string}}, p: {{type: integer, {FIXED}}}}}}}"
+PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PORT}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "old", "new", "is_refused"),
+    [
+        (rule("self == oldSelf"), "a", "b", True),
+        (rule("self == oldSelf"), "a", "a", False),
+        (rule("self == oldSelf"), None, "b", False),
+        (rule("!oldSelf.hasValue() || self == oldSelf.value()", optionalOldSelf="true"), None, "b", False),
+        (rule("!oldSelf.hasValue() || self == oldSelf.value()", optionalOldSelf="true"), "a", "b", True),
+        (rule("self.size() < 3"), None, "long", True),
+        (rule("self.size() < 3"), "long", "long", False),
+        (rule("isQuantity(self) && quantity(self).isLessThan(quantity('1Gi'))"), None, "2Gi", True),
+        (rule("has(self.a__dash__b)", AB), None, "{a-b: c}", False),
+        (rule("self > 0.5", "type: number"), None, "1", False),
+        (rule("self > duration('1m')", "type: string, format: duration"), None, "1h", False),
+        (PORTS, TWO, SWAPPED, False),
+        (PORTS, "{ports: [{k: a, p: 1}]}", "{ports: [{k: a, p: 2}]}", True),
+    ],
+)  # fmt: skip
+def test_rule_decides(schema: str, old: str | None, new: str, *, is_refused: bool) -> None:
+    assert [reason for _, reason, is_sure in faults(schema, new, old) if is_sure] == ["bad"] * is_refused
+
+
+@pytest.mark.parametrize(
+    "text", ["authorizer.group('').check('get').allowed()", "self.nope == 1", "self.size()"]
+)
+def test_rule_that_cannot_be_evaluated_refuses_nothing(text: str) -> None:
+    ((path, reason, is_sure),) = faults(rule(text), "a")
+
+    assert (path, is_sure) == ("f", False)
+    assert "cannot be judged" in reason
+
+
+def test_message_of_a_rule_is_computed() -> None:
+    schema = rule("self == 'b'", messageExpression="\"'not ' + self\"")
+
+    assert faults(schema, "a") == [("f", "not a", True)]
+
+
+def test_unknown_fields_go_and_defaults_come() -> None:
+    schema = read("properties: {a: {type: object, default: {}, properties: {b: {type: string, default: c}}}}")
+
+    assert complete(schema, {"kind": "K", "x": 1}, is_root=True) == {"kind": "K", "a": {"b": "c"}}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400), ("0", 0), ("-1.5s", -1.5), ("100ms", 0.1)])
+def test_duration_is_read_as_go_writes_it(text: str, seconds: float) -> None:
+    assert parse_duration(text).total_seconds() == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "1", "1d", "h", "1h 2m"])
+def test_text_that_go_does_not_write_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is no duration"):
+        parse_duration(text)
