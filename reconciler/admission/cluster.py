@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from reconciler.admission.defaults import field as value_at
 from reconciler.admission.defaults import items
 from reconciler.admission.immutable import Version
 from reconciler.admission.structural import Structural, schemas_of
@@ -14,7 +15,10 @@ from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.names.ids import GroupKind
 
 CRD: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
-DECIDING: Final = (CRD,)
+POLICY: Final = GroupKind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
+BINDING: Final = POLICY._replace(kind=f"{POLICY.kind}Binding")
+NAMESPACE: Final = GroupKind("", "Namespace")
+DECIDING: Final = (CRD, POLICY, BINDING)
 """Kinds that decide about others; only where all objects of them are known is silence an answer."""
 _NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
 
@@ -54,7 +58,9 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
 
     def knows(self, kind: GroupKind, namespace: str = ALL_NAMESPACES) -> bool:
         """Tell whether the snapshot has every object of a kind, and is not too old."""
-        return self.is_recent and self.snapshot.is_complete(kind, namespace)
+        served = self.snapshot.served
+        is_absent = served is not None and kind == POLICY and not any(name == kind.kind for _, name in served)
+        return self.is_recent and (is_absent or self.snapshot.is_complete(kind, namespace))
 
     def objects(self, kind: GroupKind) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a kind: those of packages on main, then those that only the snapshot has.
@@ -99,6 +105,65 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
                 definitions_of([value], tuple(map(str, versions or ())) if is_listed else None)
             )
         return definitions
+
+    @cached_property
+    def policies(self) -> tuple[tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]], ...]:
+        """The policies, each with its bindings: one without is not in force."""
+        bindings: dict[str, list[Mapping[str, Any]]] = {}
+        for binding in self.objects(BINDING):
+            bindings.setdefault(str(value_at(binding, "spec", "policyName")), []).append(binding)
+        bound = (
+            (policy, bindings.get(str(value_at(policy, "metadata", "name"))))
+            for policy in self.objects(POLICY)
+        )
+        return tuple((policy, tuple(members)) for policy, members in bound if members)
+
+    @property
+    def parameters(self) -> frozenset[GroupKind]:
+        """The kinds of the parameters of policies."""
+        kinds = (value_at(policy, "spec", "paramKind") for policy in self.objects(POLICY))
+        return frozenset(
+            GroupKind(str(kind.get("apiVersion")).rpartition("/")[0], str(kind.get("kind")))
+            for kind in kinds
+            if isinstance(kind, Mapping)
+        )
+
+    def resource_of(self, kind: GroupKind) -> tuple[str, bool | None]:
+        """Return the plural of a kind, and whether its objects are in namespaces, None for unknown."""
+        definition = self.definitions.get(kind)
+        if definition is not None:
+            is_namespaced = definition.spec.get("scope") == "Namespaced"
+            return str(value_at(definition.spec, "names", "plural")), is_namespaced
+        return self.snapshot.resources.get(kind) or (_plural(kind.kind), _is_namespaced(kind))
+
+    def namespace(self, name: str) -> Mapping[str, Any] | None:
+        """Return a namespace, None where it is not known."""
+        spaces = (value for value in self.objects(NAMESPACE) if value_at(value, "metadata", "name") == name)
+        return next(spaces, None)
+
+
+_CLUSTER_KINDS: Final = frozenset(
+    {
+        *("Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"),
+        *("PriorityClass", "RuntimeClass", "IngressClass", "CustomResourceDefinition", "APIService"),
+        *("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "CSIDriver", "CSINode"),
+    }
+)
+
+
+def _is_namespaced(kind: GroupKind) -> bool | None:
+    """Tell whether objects of a built-in kind are in namespaces, None for any other kind."""
+    if kind.kind in _CLUSTER_KINDS:
+        return False
+    is_built_in = "." not in kind.group or kind.group.endswith((".k8s.io",))
+    return True if is_built_in else None
+
+
+def _plural(kind: str) -> str:
+    word = kind.lower()
+    if word.endswith("s"):
+        return word if word == "endpoints" else f"{word}es"
+    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:] != "ey" else f"{word}s"
 
 
 def identity_of(value: Mapping[str, Any]) -> tuple[GroupKind, str, str] | None:

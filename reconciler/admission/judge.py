@@ -7,9 +7,10 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from reconciler.admission.cluster import CRD, Cluster, Definition, identity_of
-from reconciler.admission.defaults import field
+from reconciler.admission.defaults import TEMPLATES, field, with_defaults
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
+from reconciler.admission.policies import PolicyFault, Review, find_policy_faults
 from reconciler.admission.served import find_unserved, find_unstored
 from reconciler.names.ids import GroupKind, NamedObject
 
@@ -35,7 +36,8 @@ class Judge(Struct, frozen=True):
 
     def governs(self, kind: GroupKind) -> bool:
         """Tell whether anything but Kubernetes itself decides about objects of a kind."""
-        return kind == CRD or kind in self.cluster.definitions or kind in self.proposed
+        is_defined = kind == CRD or kind in self.cluster.definitions or kind in self.proposed
+        return is_defined or bool(self.cluster.policies)
 
     def judge(self, request: ObjectChange) -> Iterator[AdmissionJudgement]:
         """Yield what the cluster would answer; nothing where it takes the object. Total."""
@@ -63,6 +65,39 @@ class Judge(Struct, frozen=True):
             unless = "its time to live is over" if verdict is AdmissionVerdict.NOT_JUDGED else ""
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
         yield from self._by_schema(old, new, kind, named)
+        for found in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
+            verdict = AdmissionVerdict.REFUSED if found.denies else AdmissionVerdict.WARNED
+            verdict = verdict if found.fault.is_sure else AdmissionVerdict.NOT_JUDGED
+            is_same = old is not None and found in self._policy_faults(old, old, (kind, namespace, name))
+            is_old = is_same and found.fault.is_sure
+            rule = f"ValidatingAdmissionPolicy {found.policy}"
+            yield AdmissionJudgement(verdict, rule, found.fault.reason, self.cluster.name, named, is_old)
+
+    def _policy_faults(
+        self, old: Object | None, new: Object, identity: tuple[GroupKind, str, str]
+    ) -> Iterator[PolicyFault]:
+        """Yield what policies answer to an object, and to the Pods that its controller would make of it."""
+        if not self.cluster.policies:
+            return
+        kind, namespace, name = identity
+        operation = "CREATE" if old is None else "UPDATE"
+        sides = [None if side is None else self._completed(side, kind) for side in (old, new)]
+        version = str(new.get("apiVersion")).rpartition("/")[2]
+        yield from find_policy_faults(Review(operation, kind, version, namespace, name, *sides), self.cluster)
+        template = field(sides[1], *TEMPLATES[str(kind)]) if str(kind) in TEMPLATES else None
+        if isinstance(template, Mapping):
+            metadata = {**(field(template, "metadata") or {}), "namespace": namespace}
+            metadata["generateName"] = f"{name}-"
+            pod = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+            review = Review("CREATE", GroupKind("", "Pod"), "v1", namespace, "", None, pod)
+            for found in find_policy_faults(review, self.cluster):
+                yield found._replace(fault=found.fault._replace(reason=f"its Pods: {found.fault.reason}"))
+
+    def _completed(self, value: Object, kind: GroupKind) -> Object:
+        definition = self.cluster.definitions.get(kind) or self.proposed.get(kind)
+        version = str(value.get("apiVersion")).rpartition("/")[2]
+        schema = definition.schemas.get(version) if definition is not None else None
+        return with_defaults(value, str(kind)) if schema is None else schema.complete(value)
 
     def _by_schema(
         self, old: Object | None, new: Object, kind: GroupKind, named: str

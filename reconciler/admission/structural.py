@@ -50,6 +50,10 @@ class Structural:
         """Take an `openAPIV3Schema`."""
         self._schema = schema
 
+    def complete(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        """Return an object as it is stored: without unknown fields, with defaults."""
+        return dict(complete(self._schema, value, is_root=True))
+
     def find_faults(self, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[Fault]:
         """Yield the faults of an object, or of its update; of rules only where all else fits.
 

@@ -39,6 +39,8 @@ class SnapshotSpec(ApiModel):
     """Versions of platforms by name, as packages demand them."""
     served: list[str] | None = None
     """Kinds that the cluster serves, as `apiVersion Kind`; absent: unknown."""
+    resources: list[str] | None = None
+    """Names of served kinds, as `Kind.group plural Namespaced` or `... Cluster`; absent: unknown."""
     lists: list[ObjectList] = Field(default_factory=list)
     """Lists of objects that the snapshot holds."""
 

@@ -22,6 +22,7 @@ POLICY: Final = ("object", "oldObject", "request", "params", "namespaceObject", 
 """The variables of policies; `authorizer` asks the cluster, so it is none of them."""
 _UNDECLARED: Final = re.compile(r"undeclared reference to '\.?([\w.]+)'")
 _MISSING: Final = re.compile(r"Key not found in map|No such field|no_such_field|No value with name")
+_STATUS: Final = re.compile(r"^[A-Z_]+: ")
 _LONGEST: Final = 200
 
 
@@ -63,7 +64,7 @@ class Expressions:
             kind, plain = "ERROR", str(error)
         if kind not in ("ERROR", "UNKNOWN", "*error*", "*unknown*"):
             return plain
-        text = message_line(str(plain))[:_LONGEST]
+        text = _STATUS.sub("", message_line(str(plain)))[:_LONGEST]
         return Failure(text, missing=text if _MISSING.search(text) else "")
 
 
@@ -171,7 +172,7 @@ def _compare(first: bytes, second: bytes) -> int:
         (lambda value: _order(_untag(value, "v"))) if first[:2] == b"v:" else _number
     )
     sides = read(first), read(second)
-    return (sides[0] > sides[1]) - (sides[0] < sides[1])
+    return int(sides[0] > sides[1]) - int(sides[0] < sides[1])
 
 
 def _integer(value: bytes) -> int:

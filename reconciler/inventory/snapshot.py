@@ -74,6 +74,8 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     """Kinds and namespaces with complete lists: only there a missing object does not exist."""
     served: frozenset[tuple[str, str]] | None = None
     """Served APIs as (apiVersion, kind); None if they were not recorded."""
+    resources: Mapping[GroupKind, tuple[str, bool]] = field(default_factory=dict)
+    """The plural of served kinds, and whether their objects are in namespaces, as far as it was recorded."""
     taken: int | None = None
     """Time of the oldest complete list, in seconds."""
     time: int = 0

@@ -1,7 +1,7 @@
 """Judge what variants propose, against main and the snapshot of each cluster (D44). Pure."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.admission.cluster import CRD, DECIDING, Cluster, definitions_of
 from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
+from reconciler.base.defects import DefectError, guard
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, PackageKey, group_of
@@ -23,8 +24,8 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_MARKS = (b"CustomResourceDefinition",)
-"""Bytes without which a file has no object that decides about others: most files need not be parsed."""
+_MARKS = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "Namespace")
+"""Kinds that decide about others; a file without any of them need not be parsed."""
 _MASK = "\0"
 _Sides = tuple[Files, Files]
 
@@ -54,7 +55,13 @@ def judge_packages(
         cluster = clusters.of(view.cluster)
         if cluster.unknown and (cluster.snapshot.present or is_listed):
             unjudged[cluster.name] = cluster.unknown
-        judgements = worst_first(_judge(cluster, reader.requests(sides, own_values), own_values, reader))
+        try:
+            with guard(f"the objects of {resolved.downstream.path}"):
+                requests = reader.requests(sides, own_values)
+                judgements = worst_first(_judge(cluster, requests, own_values, reader))
+        except DefectError as error:
+            reason = AdmissionVerdict.NOT_JUDGED
+            judgements = (AdmissionJudgement(reason, "Defect", str(error), cluster.name, "Package"),)
         if judgements:
             judged[resolved.variant.key] = replace(outcome, judgements=judgements)
     silent = tuple(
@@ -238,7 +245,7 @@ class _Clusters(Struct):
     inventory: Inventory
     contents: Contents
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[Mapping[str, Any]]] | None = None
+    _main: dict[str, list[Files]] = field(default_factory=dict)
     _parsed: dict[bytes, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
@@ -253,25 +260,26 @@ class _Clusters(Struct):
             taken = snapshot.time if snapshot.taken is None else snapshot.taken
             age_s = self.inventory.control.commit.time - taken
             is_recent = age_s <= self.inventory.policy.snapshot.max_age_s
-            main = tuple(self._of_main().get(name, ()))
-            self._clusters[name] = Cluster(name, snapshot, is_recent, main)
+            cluster = Cluster(name, snapshot, is_recent, tuple(self._of_main(name, _MARKS)))
+            if kinds := [kind.kind for kind in cluster.parameters]:
+                main = (*cluster.main, *self._of_main(name, kinds))
+                cluster = Cluster(name, snapshot, is_recent, main)
+            self._clusters[name] = cluster
         return self._clusters[name]
 
-    def _of_main(self) -> Mapping[str, list[Mapping[str, Any]]]:
-        """Return what packages on main have that decides about other objects, by cluster."""
-        if self._main is None:
-            self._main = {}
+    def _of_main(self, name: str, kinds: Collection[str]) -> Iterator[Mapping[str, Any]]:
+        """Yield what packages on main have that decides about other objects of a cluster."""
+        if not self._main:
             for view in self.inventory.repositories.values():
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
-                    tree = package.main_tree
-                    files = self.contents.get(tree, {}) if tree is not None else {}
-                    self._main.setdefault(view.cluster, []).extend(self._deciding(files))
-        return self._main
-
-    def _deciding(self, files: Files) -> Iterable[Mapping[str, Any]]:
-        for path in sorted(files):
-            data = files[path].data
-            if path.endswith(_SUFFIXES) and any(mark in data for mark in _MARKS):
-                if data not in self._parsed:
-                    self._parsed[data] = tuple(body for _, body in _objects(data))
-                yield from self._parsed[data]
+                    if package.main_tree is not None and package.main_tree in self.contents:
+                        self._main.setdefault(view.cluster, []).append(self.contents[package.main_tree])
+        for files in self._main.get(name, ()):
+            for path in sorted(files):
+                data = files[path].data
+                if path.endswith(_SUFFIXES) and any(kind.encode() in data for kind in kinds):
+                    if data not in self._parsed:
+                        self._parsed[data] = tuple(body for _, body in _objects(data))
+                    yield from (
+                        body for body in self._parsed[data] if str(body.get("kind")).startswith(tuple(kinds))
+                    )

@@ -46,6 +46,8 @@ class ApiResources(NamedTuple):
     served: frozenset[tuple[str, str]] = frozenset()
     plurals: Mapping[str, GroupKind] = MappingProxyType({})
     names: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    """The kinds of the table as the header of a snapshot has them."""
 
     def serves(self, kind: GroupKind) -> bool:
         """Tell whether the cluster serves a kind, in whatever version."""
@@ -62,6 +64,7 @@ def parse_api_resources(text: str) -> ApiResources:
     served: set[tuple[str, str]] = set()
     plurals: dict[str, GroupKind] = {}
     names: set[str] = set()
+    resources: set[str] = set()
     for line in text.splitlines():
         words = line.split()
         where = next((i for i, word in enumerate(words) if i and word in _NAMESPACED), 0)
@@ -69,9 +72,11 @@ def parse_api_resources(text: str) -> ApiResources:
             api_version, kind = words[where - 1], GroupKind(group_of(words[where - 1]), words[where + 1])
             served.add((api_version, kind.kind))
             plurals[_qualified(words[0], kind.group)] = kind
+            resources.add(f"{kind} {words[0]} {'Namespaced' if words[where] == 'true' else 'Cluster'}")
         elif len(words) == 1:
             names.add(words[0])
-    return ApiResources(frozenset(served), plurals, frozenset() if served else frozenset(names))
+    names = set() if served else names
+    return ApiResources(frozenset(served), plurals, frozenset(names), frozenset(resources))
 
 
 def _qualified(plural: str, group: str) -> str:
@@ -350,6 +355,8 @@ def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple
     spec: dict[str, Any] = {"time": format_time(options.time), "versions": dict(sorted(versions.items()))}
     if served is not None:
         spec["served"] = served
+    if resources := sorted(options.resources.resources) or old.spec.resources:
+        spec["resources"] = resources
     if spec["time"] < (old.spec.time or ""):  # as every import writes it
         older = f"These lists are of {spec['time']}, older than the snapshot, which is of {old.spec.time}"
         notes = (*notes, older)

@@ -1,11 +1,13 @@
 """What clusters would not take of a change: in the plan, the pull request, `check`, the page and metrics."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.admission import ask_for_second, fleet, judgements, snapshot, variant
+from tests.support.admission import KINDS, ask_for_second, fleet, judgements, snapshot, variant
 from tests.support.git import Repo
 from tests.support.schema import output_violations
 from tests.support.world import World
@@ -251,3 +253,156 @@ def test_definition_of_the_same_change_does_not_govern(tmp_path: Path) -> None:
 
     text = "spec.class: the class is immutable, unless its new definition comes first"
     assert judgements(world) == [("edge-1", "not judged", "Net a", text)]
+
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+REPLICAS = {"expression": "object.spec.replicas <= variables.most", "message": "too many replicas"}
+
+
+def policy(name: str = "few", **spec: Any) -> dict[str, Any]:
+    rule = {
+        "apiGroups": ["apps"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["deployments"],
+    }
+    body = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "variables": [{"name": "most", "expression": "5"}],
+        "validations": [REPLICAS],
+        **spec,
+    }
+    return {
+        "apiVersion": ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": body,
+    }
+
+
+def binding(name: str = "few", actions: Sequence[str] = ("Deny",), **spec: Any) -> dict[str, Any]:
+    body = {"policyName": name, "validationActions": list(actions), **spec}
+    kind = "ValidatingAdmissionPolicyBinding"
+    return {"apiVersion": ADMISSION, "kind": kind, "metadata": {"name": f"{name}-all"}, "spec": body}
+
+
+def namespace(**labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": labels}}
+
+
+def limit(most: int, namespace: str = "") -> dict[str, Any]:
+    metadata = {"name": "limit", **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"most": str(most)}}
+
+
+def scaled(replicas: str, more: str = "") -> str:
+    return deployment("a").replace("spec:\n  selector", f"spec:\n  replicas: {replicas}{more}\n  selector")
+
+
+PARAMETERS = {
+    "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+    "variables": [{"name": "most", "expression": "int(params.data.most)"}],
+}
+REFERENCE = {"name": "limit", "namespace": "kube-system", "parameterNotFoundAction": "Deny"}
+CONFIG_MAPS = (*KINDS, ("", "ConfigMap"))
+DENIED = "policy few: too many replicas"
+
+
+IN_PROD = binding(matchResources={"namespaceSelector": {"matchLabels": {"env": "prod"}}})
+WITH_LIMIT = [policy(**PARAMETERS), binding(paramRef=REFERENCE)]
+NO_PARAMETER = "policy few: no params found for policy binding with `Deny` parameterNotFoundAction"
+CANNOT = "policy few cannot be judged: "
+
+
+def that(expression: str) -> dict[str, Any]:
+    return policy(validations=[{"expression": expression}])
+
+
+def when(expression: str) -> dict[str, Any]:
+    return policy(matchConditions=[{"name": "when", "expression": expression}])
+
+
+CASES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
+    "denies": ([policy(), binding()], "refused", DENIED),
+    "no binding": ([policy()], "", ""),
+    "warns": ([policy(), binding(actions=["Warn", "Audit"])], "warned", DENIED),
+    "holds": ([that("object.spec.replicas > 1"), binding()], "", ""),
+    "error": (
+        [that("object.spec.nope == 1"), binding()],
+        "not judged",
+        f'{CANNOT}Key not found in map : "nope"',
+    ),
+    "authorizer": (
+        [that("authorizer.path('/').check('get').allowed()"), binding()],
+        "not judged",
+        f"{CANNOT}authorizer",
+    ),
+    "match condition": ([when("object.metadata.name != 'web'"), binding()], "", ""),
+    "namespace is selected": ([policy(), IN_PROD, namespace(env="prod")], "refused", DENIED),
+    "namespace is not selected": ([policy(), IN_PROD, namespace(env="dev")], "", ""),
+    "namespace is not known": (
+        [policy(), IN_PROD],
+        "not judged",
+        f"{CANNOT}the labels of namespace shop are not known",
+    ),
+    "parameter": ([*WITH_LIMIT, limit(3, "kube-system")], "refused", DENIED),
+    "higher parameter": ([*WITH_LIMIT, limit(9, "kube-system")], "", ""),
+    "no parameter": (WITH_LIMIT, "old refused", NO_PARAMETER),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_policy_of_the_snapshot_decides(tmp_path: Path, name: str) -> None:
+    objects, verdict, message = CASES[name]
+    files = snapshot("edge-1", objects, kinds=CONFIG_MAPS)
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **files)
+    ask_for_second(world, ("edge-1",))
+
+    assert [(given, text) for _, given, _, text in judgements(world)] == (
+        [(verdict, message)] if verdict else []
+    )
+
+
+def test_parameters_that_the_snapshot_may_lack_are_not_judged(tmp_path: Path) -> None:
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", WITH_LIMIT))
+    ask_for_second(world, ("edge-1",))
+
+    why = f"{CANNOT}not all parameters of kind ConfigMap are known"
+    assert judgements(world) == [("edge-1", "not judged", "Deployment shop/web", why)]
+
+
+PODS = {
+    "resourceRules": [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    ]
+}
+LATEST = {"expression": "object.spec.containers.all(c, !c.image.endsWith(':1'))", "message": "no image 1"}
+
+
+def test_pods_of_a_workload_are_judged_and_old_faults_are_told_apart(tmp_path: Path) -> None:
+    files = snapshot("edge-1", [policy("tags", matchConstraints=PODS, validations=[LATEST]), binding("tags")])
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **files)
+    ask_for_second(world, ("edge-1",))
+
+    shown = world.run("plan").out
+
+    assert "refused already: Deployment its Pods: policy tags: no image 1 (1 package: edge-1/web)" in shown
+    assert "not ready" not in shown, "main is refused alike"
+
+
+def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(tmp_path: Path) -> None:
+    rules = {"p.yaml": json.dumps(policy()), "b.yaml": json.dumps(binding())}
+    new = fleet(
+        tmp_path / "new", {"d.yaml": scaled("2")}, {"d.yaml": scaled("7"), **rules}, edges=("edge-1",)
+    )
+    merged = fleet(
+        tmp_path / "old", {"d.yaml": scaled("2"), **rules}, {"d.yaml": scaled("7")}, edges=("edge-1",)
+    )
+    for world in (new, merged):
+        ask_for_second(world, ("edge-1",))
+
+    assert judgements(new) == []
+    assert [j[1] for j in judgements(merged)] == ["refused"]

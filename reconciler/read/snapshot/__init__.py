@@ -36,6 +36,7 @@ class Header(NamedTuple):
     time: int | None = None
     problems: tuple[Problem, ...] = ()
     versions: Mapping[str, str] = MappingProxyType({})
+    resources: Mapping[GroupKind, tuple[str, bool]] = MappingProxyType({})
 
 
 class _Objects(Struct):
@@ -131,6 +132,7 @@ def _read_one(
         objects=kinds,
         complete=complete,
         served=header.served,
+        resources=header.resources,
         taken=min(times, default=header.time),
         unreadable=bool(items.problems),
         cluster=header.cluster,
@@ -207,7 +209,14 @@ def _header(path: str, document: Document, parsed: SnapshotHeader) -> Header:
     served = parsed.spec.served
     pairs = None if served is None else frozenset(_served(text) for text in served)
     versions = parsed.spec.versions or {}
-    return Header(parsed.metadata.name, tuple(lists), pairs, time, tuple(problems), versions)
+    resources = dict(_resource(text) for text in parsed.spec.resources or ())
+    return Header(parsed.metadata.name, tuple(lists), pairs, time, tuple(problems), versions, resources)
+
+
+def _resource(text: str) -> tuple[GroupKind, tuple[str, bool]]:
+    name, plural_name, scope = (*text.split(), "", "", "")[:3]
+    kind, _, group = name.partition(".")
+    return GroupKind(group, kind), (plural_name, scope == "Namespaced")
 
 
 def _served(text: str) -> tuple[str, str]:
