@@ -40,7 +40,7 @@ def judge_packages(
     clusters, reader = _Clusters(inventory, contents), _Reader()
     unjudged: dict[str, str] = {}
     # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
-    is_listed = inventory.snapshot.lists_any(DECIDING)
+    is_listed = inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING)
     judged: dict[Any, RenderedVariant] = {}
     for resolved in fleet.resolution.variants:
         outcome = rendered.variants.get(resolved.variant.key)

@@ -337,6 +337,9 @@ class AdmissionPolicy(SettingsGroup):
 
     refused: OnRefused = OnRefused.NOTE
     """`note`: `check` lists what a change adds; `problem`: it ends with 3, too."""
+    snapshots: Flag = False
+    """Every cluster has a snapshot of its policies and definitions: `snapshot kinds` names their kinds, and
+    reports name the clusters that lack them. As if it were set where any snapshot lists such a kind."""
 
 
 @dataclass(frozen=True, slots=True)

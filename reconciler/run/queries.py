@@ -7,6 +7,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.admission.cluster import DECIDING, NAMESPACE, Cluster
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import known_bases, local_origins
 from reconciler.base.errors import Exit, UnavailableError
@@ -18,7 +19,7 @@ from reconciler.dependencies.status import status_entries
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.commits import parse_annotations
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import PackageState
+from reconciler.inventory.inventory import Inventory, PackageState
 from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
@@ -180,6 +181,14 @@ def _needed_ecosystems(worlds: Iterable[ClusterInputs]) -> set[Ecosystem]:
     return ecosystems
 
 
+def _deciding_kinds(inventory: Inventory) -> Iterator[GroupKind]:
+    """Yield the kinds that decide about objects of clusters, where snapshots are to have them."""
+    if inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING):
+        yield from (*DECIDING, NAMESPACE)
+        for snapshot in (inventory.snapshot, *inventory.snapshot.clusters.values()):
+            yield from Cluster(snapshot.cluster, snapshot).parameters
+
+
 def find_needed_kinds(options: RunOptions) -> NeededKinds:
     """Return the kinds of objects that this fleet reads from snapshots of clusters."""
     inputs = read_inputs(options)
@@ -191,8 +200,9 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
     needs = Needs({url: frozenset(oids) for url, oids in trees.items()})
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
     problems = {*inputs.inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
+    kinds = needed_kinds(inputs.inventory, injected, contents, _needed_ecosystems(fleet.clusters.worlds))
     return NeededKinds(
-        needed_kinds(inputs.inventory, injected, contents, _needed_ecosystems(fleet.clusters.worlds)),
+        tuple(sorted({*kinds, *_deciding_kinds(inputs.inventory)})),
         tuple(sorted(p for p in problems if p.reason not in _UNRELATED_TO_KINDS)),
         find_unread(inputs.inventory),
         inputs.inventory.control.standing,

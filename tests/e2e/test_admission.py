@@ -406,3 +406,23 @@ def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(tmp_path
 
     assert judgements(new) == []
     assert [j[1] for j in judgements(merged)] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "count"),
+    [
+        ("", {}, 0),
+        ("  admission: {snapshots: true}\n", {}, 4),
+        ("", snapshot("edge-1", WITH_LIMIT), 5),
+    ],
+)
+def test_kinds_that_decide_are_named_where_snapshots_are_to_have_them(
+    tmp_path: Path, settings: str, files: dict[str, str], count: int
+) -> None:
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), settings=settings, **files)
+
+    kinds = world.run("snapshot", "kinds").out.strip().split(",")
+
+    assert len([kind for kind in kinds if kind]) == count
+    assert ("ConfigMap" in kinds) is (count > 4), "the kind of parameters"
