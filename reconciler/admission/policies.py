@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple
 from reconciler.admission.cluster import NAMESPACE, POLICY, Cluster
 from reconciler.admission.defaults import field, items
 from reconciler.admission.immutable import Fault
-from reconciler.api.meta import LabelSelector
-from reconciler.api.selectors import SelectorError, compile_selector
-from reconciler.cel.failure import Failure
+from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
+from reconciler.cel.check import Failure
 from reconciler.cel.kubernetes import POLICY as VARIABLES
 from reconciler.cel.kubernetes import Expressions
 from reconciler.names.ids import GroupKind
