@@ -24,7 +24,7 @@ def check_applicable(plan: Plan, *, checksum: str, control: Control, default_bra
                 f"{checksum} is too short for a checksum", hint=f"Give {_LEAST} digits or more."
             )
         raise RefusedError(
-            f"The plan now is {plan.short_checksum}, not the one that was reviewed",
+            f"The plan now is {plan.checksum[:12]}, not the one that was reviewed",
             hint="Something changed since: review the plan above, then pass its checksum.",
         )
     check_checkout(Checkout.of(control), default_branch)

@@ -15,14 +15,7 @@ from reconciler.cli.differences import write_page
 from reconciler.cli.index import sync
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
 from reconciler.cli.plan import show_plan
-from reconciler.cli.workflow import (
-    Runner,
-    annotate_error,
-    annotate_problem,
-    check_event,
-    current_runner,
-    pull_number,
-)
+from reconciler.cli.workflow import Runner, annotate_error, annotate_problem, check_event, pull_number
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
@@ -52,7 +45,7 @@ def action(ctx: click.Context) -> Exit:
     Example:
       INPUT_MODE=plan reconciler action
     """
-    inputs, runner = Inputs(os.environ), current_runner()
+    inputs, runner = Inputs(os.environ), Runner(os.environ)
     files = {"report-json": JSON_FILE, "report-sarif": SARIF_FILE, "report-html": HTML_FILE}
     reports = {name: inputs.reports / file for name, file in files.items()}
     runner.tell({name: str(path) for name, path in reports.items()})

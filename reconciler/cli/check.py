@@ -21,7 +21,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
 )
-from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem, current_runner
+from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem
 from reconciler.plan.changes import problem_exits
 from reconciler.plan.compare import Comparison, Fate
 from reconciler.report.build import tell_comparison
@@ -102,7 +102,7 @@ def check(
     """
     if shows_diff and output != Output.TEXT:
         raise UsageError("--diff prints patches", hint="Leave out --output.")
-    runner = current_runner()
+    runner = Runner(os.environ)
     try:
         checked = check_proposal(settings, base=base, head=head, level=Level(level))
     except ConfigurationError as error:

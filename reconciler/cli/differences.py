@@ -129,7 +129,9 @@ def _lines(
     for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
         change = sides.change
         about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
-        text = "; ".join(filter(None, (f"{_heading(change)} {names_text(group, planned.names)}", about)))
+        # Where nothing happens, its difference is that of the draft in review.
+        what = "in review" if change.op == "keep" else change.op
+        text = "; ".join(filter(None, (f"{what} {names_text(group, planned.names)}", about)))
         patch = package_patch(
             change.package.path, sides.before, sides.after, name=planned.names.of(change), paint=printer.paint
         )
@@ -154,8 +156,3 @@ def _value_lines(planned: PlannedRun, change: Change) -> Iterator[str]:
         yield f"# {terminal(value.field)}: {terminal(value.value)}, from {terminal(source)}"
     if len(changed) > _MOST_VALUES:
         yield f"# and {plural(len(changed) - _MOST_VALUES, 'changed value')} more"
-
-
-def _heading(change: Change) -> str:
-    """Return what happens to a package; where nothing does, its difference is that of the draft in review."""
-    return "in review" if change.op == "keep" else str(change.op)

@@ -243,7 +243,9 @@ def _print_update(updated: Updated, sides: tuple[Files, ...], output: str) -> No
     conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
     if output == Output.JSON:
         details = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
-        _print_json({"updated": True, "changes": changes, "conflicts": conflicts, **details})
+        make_printer(color=False).value(
+            {"updated": True, "changes": changes, "conflicts": conflicts, **details}
+        )
         return
     lines = [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
@@ -253,7 +255,7 @@ def _print_refusal(refused: UpdateRefused, sides: tuple[Files, ...], output: str
     conflicts = [_conflict_value(conflict, sides) for conflict in refused.conflicts]
     if output == Output.JSON:
         why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
-        _print_json({"updated": False, "refused": why, "conflicts": conflicts})
+        make_printer(color=False).value({"updated": False, "refused": why, "conflicts": conflicts})
         return
     _print([f"refused: {refused.reason}: {refused.message}", *_conflict_lines(conflicts)])
 
@@ -293,10 +295,6 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
 
 def _print(lines: list[str]) -> None:
     make_printer(color=False, wraps=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
-
-
-def _print_json(value: Any) -> None:
-    make_printer(color=False).value(value)
 
 
 runtime_option = click.option(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from reconciler.base.errors import Exit, RefusedError, worst
+from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.progress import track
 from reconciler.base.text import terminal
 from reconciler.cli.guesses import CommandGroup
@@ -25,11 +25,11 @@ from reconciler.cli.output import (
     writing_control_options,
 )
 from reconciler.cli.pull_requests import (
+    ON_EVERY_FORGE,
     ListedPull,
     PullFilter,
     closed_error,
     find_pulls,
-    hosted_error,
     hosted_text,
     list_pulls,
     local_forge,
@@ -94,7 +94,7 @@ def list_(
     local = [f for f in chosen.select(list_pulls(world)) if f.is_local]
     listed = [f for f in local if every or f.pull.state is PullState.OPEN]
     if hosted and not listed:
-        raise hosted_error(hosted)
+        raise UsageError(hosted, hint=ON_EVERY_FORGE)
     recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
     unread = find_unread(world.inventory)
     printer = make_printer()

@@ -41,7 +41,7 @@ _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
 _ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
-_ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
+ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
 _LIST = "`reconciler status` shows what is in review."
 
 
@@ -476,7 +476,7 @@ def local_forge(listed: ListedPull, verb: str) -> LocalForge:
     """
     if isinstance(listed.forge, LocalForge):
         return listed.forge
-    raise UsageError(f"{verb} pull request {listed.name} {listed.place}", hint=_ON_EVERY_FORGE)
+    raise UsageError(f"{verb} pull request {listed.name} {listed.place}", hint=ON_EVERY_FORGE)
 
 
 def hosted_text(inventory: Inventory) -> str:
@@ -488,11 +488,6 @@ def hosted_text(inventory: Inventory) -> str:
         return ""
     others = f"; those of {plural(len(hosted) - 1, 'other repository')} are on theirs" if hosted[1:] else ""
     return f"The pull requests of {hosted[0][0]} are {hosted[0][1].way()}{others}"
-
-
-def hosted_error(text: str) -> UsageError:
-    """Return the refusal to list pull requests that no repository keeps by itself."""
-    return UsageError(text, hint=_ON_EVERY_FORGE)
 
 
 def unheld_error(listed: ListedPull) -> RefusedError | None:

@@ -1,6 +1,5 @@
 """Summary, outputs and annotations of a step in a GitHub workflow; nothing elsewhere."""
 
-import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -79,11 +78,6 @@ class Runner:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(value, self._redactor), encoding="utf-8")
-
-
-def current_runner() -> Runner:
-    """Return the workflow runner of this process, from its environment."""
-    return Runner(os.environ)
 
 
 def pull_number(environment: Mapping[str, str]) -> int | None:

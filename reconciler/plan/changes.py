@@ -525,11 +525,6 @@ class Plan(PartlyCompared, frozen=True):
         return (*self.changes, self.lock.change) if self.lock else self.changes
 
     @property
-    def short_checksum(self) -> str:
-        """The start of the checksum, which is enough to name the plan."""
-        return self.checksum[:12]
-
-    @property
     def is_empty(self) -> bool:
         """Whether applying writes nothing but what it observed: no package, no lock, no proposal of one."""
         return not self.version_changes and not any(change.pending for change in self.all_changes)

@@ -122,10 +122,6 @@ class Reading(Struct, frozen=True):
             views = {**with_commits_of_tags(views, self.mirrors)}
         return replace(self, inventory=_with_views(self.inventory, views))
 
-    def with_trees(self) -> Inventory:
-        """Return the inventory with the packages at commits without a revision, as far as they were read."""
-        return _with_trees(self.inventory, self.mirrors)
-
     def complete(self, *notes: str) -> Inventory:
         """Return the inventory with all that follows from its repositories, and what forges know of them."""
         options, content = self.options, self.content
@@ -138,7 +134,7 @@ class Reading(Struct, frozen=True):
         def completed(left_out: Mapping[Unit, DefectError]) -> Inventory:
             inventory = read.without(left_out)
             if options.deep:
-                inventory = _with_trees(inventory, self.mirrors)
+                inventory = with_trees(inventory, self.mirrors)
             # A plan depends on the time of the run for a rollout, and after a merge that was refused.
             uses_time = inventory.policy.uses_time or any(r.refused for r in inventory.records.values())
             now = self.forges.clock.now()
@@ -210,7 +206,8 @@ def read_inventory(
     return read_control(control, mirrors, environment, options, forges).read().complete()
 
 
-def _with_trees(inventory: Inventory, mirrors: Mirrors) -> Inventory:
+def with_trees(inventory: Inventory, mirrors: Mirrors) -> Inventory:
+    """Return the inventory with the packages at commits without a revision, as far as they were read."""
     return replace(inventory, **asdict(read_trees(inventory, mirrors)))
 
 

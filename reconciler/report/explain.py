@@ -178,7 +178,8 @@ def _request(
             message, f"Run `reconciler lock follow {resolved.variant.key}`, or merge its pull request."
         )
         return
-    source, location = find_request(resolved, context.inventory, trace.get(resolved.variant.key, {}))
+    of_variant = trace.get(resolved.variant.key, {})
+    source, location = _Provenance(resolved, {}, context.inventory, of_variant).request()
     yield Obstacle(f"The manifest asks for {requested}: {source} ({location})", f"Ask for {goal} there.")
 
 
@@ -254,13 +255,6 @@ def find_origins(
     origins = (*of_kptfile, *fields.injection(), *fields.labels(), *values, *fields.changes(changed, values))
     secret = values_in_secrets(files, upstream, main)
     return tuple(replace(origin, value=secret.value(origin.value)) for origin in origins)
-
-
-def find_request(
-    resolved: ResolvedVariant, inventory: Inventory, trace: Mapping[str, str]
-) -> tuple[str, Location]:
-    """Return the field of a manifest that asks for an upstream revision."""
-    return _Provenance(resolved, {}, inventory, trace).request()
 
 
 class _Provenance(Struct, frozen=True):

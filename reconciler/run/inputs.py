@@ -44,7 +44,7 @@ from reconciler.read.governance import (
     registered_in,
     repository_check,
 )
-from reconciler.read.inventory import Reading, read_control, read_inventory
+from reconciler.read.inventory import Reading, read_control, read_inventory, with_trees
 from reconciler.read.state import read_applied, state_ref
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.report.report import Names
@@ -137,7 +137,7 @@ def _read_repositories(control: Reading, shard: Shard) -> tuple[Inventory, Desir
     read = control.read(named_urls(control.inventory, clusters), planned=clusters)
     if not read.skipped:
         return read.complete(), None
-    inventory, desired = read.with_trees(), expand(read.inventory)
+    inventory, desired = with_trees(read.inventory, read.mirrors), expand(read.inventory)
     urls, why = wanted(desired, inventory, read_dependencies(inventory, control.mirrors), shard)
     notes = [f"Shard {shard} reads every repository: {why}"] if why else ()
     inventory = read.read(urls, planned=clusters).complete(*notes)
