@@ -65,13 +65,13 @@ class Judge(Struct, frozen=True):
             unless = "its time to live is over" if verdict is AdmissionVerdict.NOT_JUDGED else ""
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
         yield from self._by_schema(old, new, kind, named)
-        for found in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
-            verdict = AdmissionVerdict.REFUSED if found.denies else AdmissionVerdict.WARNED
-            verdict = verdict if found.fault.is_sure else AdmissionVerdict.NOT_JUDGED
-            is_same = old is not None and found in self._policy_faults(old, old, (kind, namespace, name))
-            is_old = is_same and found.fault.is_sure
-            rule = f"ValidatingAdmissionPolicy {found.policy}"
-            yield AdmissionJudgement(verdict, rule, found.fault.reason, self.cluster.name, named, is_old)
+        for broken in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
+            verdict = AdmissionVerdict.REFUSED if broken.denies else AdmissionVerdict.WARNED
+            verdict = verdict if broken.fault.is_sure else AdmissionVerdict.NOT_JUDGED
+            is_same = old is not None and broken in self._policy_faults(old, old, (kind, namespace, name))
+            is_old = is_same and broken.fault.is_sure
+            rule = f"ValidatingAdmissionPolicy {broken.policy}"
+            yield AdmissionJudgement(verdict, rule, broken.fault.reason, self.cluster.name, named, is_old)
 
     def _policy_faults(
         self, old: Object | None, new: Object, identity: tuple[GroupKind, str, str]
@@ -90,8 +90,8 @@ class Judge(Struct, frozen=True):
             metadata["generateName"] = f"{name}-"
             pod = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
             review = Review("CREATE", GroupKind("", "Pod"), "v1", namespace, "", None, pod)
-            for found in find_policy_faults(review, self.cluster):
-                yield found._replace(fault=found.fault._replace(reason=f"its Pods: {found.fault.reason}"))
+            for broken in find_policy_faults(review, self.cluster):
+                yield broken._replace(fault=broken.fault._replace(reason=f"its Pods: {broken.fault.reason}"))
 
     def _completed(self, value: Object, kind: GroupKind) -> Object:
         definition = self.cluster.definitions.get(kind) or self.proposed.get(kind)

@@ -97,19 +97,19 @@ def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool)
     )
     done: dict[str, Any] = {}
     for key, part in value.items():
-        known = properties.get(key)
+        inner = properties.get(key)
         if key in own_fields:
             done[key] = part
-        elif isinstance(known, Mapping):
-            if part is not None or known.get("nullable") is True:
-                done[key] = complete(known, part)
+        elif isinstance(inner, Mapping):
+            if part is not None or inner.get("nullable") is True:
+                done[key] = complete(inner, part)
         elif isinstance(additional, Mapping):
             done[key] = complete(additional, part)
         elif keeps:
             done[key] = part
-    for key, known in properties.items():
-        if key not in done and isinstance(known, Mapping) and known.get("default") is not None:
-            done[key] = complete(known, known["default"])
+    for key, inner in properties.items():
+        if key not in done and isinstance(inner, Mapping) and inner.get("default") is not None:
+            done[key] = complete(inner, inner["default"])
     return done
 
 
@@ -151,16 +151,16 @@ def _validate_object(schema: Schema, value: Mapping[str, Any], old: Any, path: s
         if key not in value:
             yield Fault(_join(path, key), "Required value")
     for key, part in value.items():
-        known = _property(schema, key)
-        if known is not None and not (not path and key in _OF_OBJECTS and key != "metadata"):
+        inner = _property(schema, key)
+        if inner is not None and not (not path and key in _OF_OBJECTS and key != "metadata"):
             before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
-            yield from _validate(known, part, before, _join(path, key))
+            yield from _validate(inner, part, before, _join(path, key))
 
 
 def _property(schema: Schema, key: str) -> Schema | None:
     """Return the schema of a field of an object."""
-    known = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
-    return known if isinstance(known, Mapping) else None
+    inner = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
+    return inner if isinstance(inner, Mapping) else None
 
 
 def _join(path: str, key: str) -> str:
@@ -346,10 +346,10 @@ def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     yield from _evaluated(due, schema, value, old, path) if due else ()
     if isinstance(value, Mapping):
         for key, part in value.items():
-            known = _property(schema, key)
-            if known is not None:
+            inner = _property(schema, key)
+            if inner is not None:
                 before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
-                yield from _rules(known, part, before, _join(path, key))
+                yield from _rules(inner, part, before, _join(path, key))
     members = schema.get("items")
     if isinstance(value, list) and isinstance(members, Mapping):
         for index, (part, before) in enumerate(_correlated(schema, value, old)):
@@ -395,8 +395,8 @@ def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str
             continue
         message = str(rule.get("message") or "") or f"failed rule: {' '.join(text.split())}"
         if isinstance(rule.get("messageExpression"), str):
-            said = expressions.evaluate(expressions.compile(rule["messageExpression"]), activation)
-            message = said if isinstance(said, str) and said.strip() else message
+            computed = expressions.evaluate(expressions.compile(rule["messageExpression"]), activation)
+            message = computed if isinstance(shown, str) and shown.strip() else message
         yield Fault(path + str(rule.get("fieldPath") or ""), message)
 
 

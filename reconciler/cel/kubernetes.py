@@ -90,9 +90,9 @@ def _environment(variables: tuple[str, ...]) -> Any:
     }
     declared: dict[str, list[Any]] = {}
     for number, (name, shape, implementation) in enumerate(_FUNCTIONS):
-        is_member, (taken, given) = shape.startswith("."), shape.lstrip(".").split(">")
+        is_member, (taken, returned) = shape.startswith("."), shape.lstrip(".").split(">")
         overload = cel.Overload(
-            f"k8s_{number}", types[given], [types[letter] for letter in taken], is_member, implementation
+            f"k8s_{number}", types[returned], [types[letter] for letter in taken], is_member, implementation
         )
         declared.setdefault(name, []).append(overload)
     extensions = [
@@ -101,7 +101,9 @@ def _environment(variables: tuple[str, ...]) -> Any:
         ext_encoders.ExtEncoders(),
         ext_math.ExtMath(),
         ext_optional.ExtOptional(),
-        cel.CelExtension("kubernetes", [cel.FunctionDecl(name, found) for name, found in declared.items()]),
+        cel.CelExtension(
+            "kubernetes", [cel.FunctionDecl(name, overloads) for name, overloads in declared.items()]
+        ),
     ]
     return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN), extensions=extensions)
 
@@ -276,8 +278,8 @@ def _find(text: str, pattern: str) -> str:
 
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    found = [match.group(0) for match in find_pattern(pattern).finditer(text)]
-    return found if most < 0 else found[:most]
+    texts = [match.group(0) for match in find_pattern(pattern).finditer(text)]
+    return texts if most < 0 else texts[:most]
 
 
 @lru_cache(maxsize=4096)

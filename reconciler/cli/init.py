@@ -48,7 +48,7 @@ _LEFT_TO_DO: Mapping[str, tuple[str, ...]] = {
         "enable Pipelines, and give the pipeline look-again a schedule",
     ),
 }
-"""What a person does at each forge before its pipeline runs."""
+"""Steps of a person at each forge, before its pipeline runs."""
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 """The placeholder of the publisher in workflows, until a release is made."""
 
