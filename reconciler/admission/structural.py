@@ -396,7 +396,7 @@ def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str
         message = str(rule.get("message") or "") or f"failed rule: {' '.join(text.split())}"
         if isinstance(rule.get("messageExpression"), str):
             computed = expressions.evaluate(expressions.compile(rule["messageExpression"]), activation)
-            message = computed if isinstance(shown, str) and shown.strip() else message
+            message = computed if isinstance(computed, str) and computed.strip() else message
         yield Fault(path + str(rule.get("fieldPath") or ""), message)
 
 
