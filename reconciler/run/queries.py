@@ -32,7 +32,7 @@ from reconciler.plan.status import PackageStatus, current_status, current_status
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
-from reconciler.render.needed_kinds import needed_kinds
+from reconciler.render.injection import needed_kinds
 from reconciler.report.build import find_needs, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
 from reconciler.report.report import HistoryEntry, Need, PackageOverview

@@ -9,7 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind
-from reconciler.render.needed_kinds import needed_kinds
+from reconciler.render.injection import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.model import package
 from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved
