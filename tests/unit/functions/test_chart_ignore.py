@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.functions.chart_ignore import IgnoreError, kept_files
+from reconciler.functions.charts import IgnoreError, kept_files
 
 
 class Case(NamedTuple):
