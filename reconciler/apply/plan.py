@@ -33,7 +33,7 @@ from reconciler.base.text import plural, terminal
 from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
-from reconciler.forge.outgoing import outgoing_pull
+from reconciler.forge.body_marker import outgoing_pull
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey

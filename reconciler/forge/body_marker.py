@@ -1,4 +1,4 @@
-"""The generated part of a pull request's text, between hidden markers; text around it is kept. Pure."""
+"""Pull requests as they may be written: texts for people are masked, a credential elsewhere is refused."""
 
 import base64
 import hashlib
@@ -7,8 +7,25 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import orjson
+from msgspec.structs import replace
 
+from reconciler.base.redact import mask_credentials, outgoing_fields
+from reconciler.inventory.inventory import PullRequest
 from reconciler.names.trailers import Ticks, read_boxes
+
+_FIELDS = ("head", "base", "title", "body", "labels", "reviewers", "assignees", "proposes")
+
+
+def outgoing_pull(pull: PullRequest) -> PullRequest:
+    """Return a pull request without credentials in its title, its text and the text of its status.
+
+    Raises:
+        RefusedError: A credential is in a field that machines read.
+    """
+    fields = {name: getattr(pull, name) for name in _FIELDS}
+    status = pull.status and pull.status._replace(text=mask_credentials(pull.status.text))
+    return replace(pull, **outgoing_fields(fields, f"the pull request of {pull.head}"), status=status)
+
 
 _BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
 _FENCE = re.compile(r"`{3,}|~{3,}")

@@ -26,8 +26,8 @@ from reconciler.forge.api.listing import (
     recorded_pulls,
 )
 from reconciler.forge.api.products import ApiDialect
+from reconciler.forge.body_marker import outgoing_pull
 from reconciler.forge.http import Transport
-from reconciler.forge.outgoing import outgoing_pull
 from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED

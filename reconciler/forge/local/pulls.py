@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, outgoing_file
 from reconciler.base.values import Record, canonical_json, read_record
+from reconciler.forge.body_marker import outgoing_pull
 from reconciler.forge.local.merge import DeletionHead, LockHead, parse_head, proposed_packages
-from reconciler.forge.outgoing import outgoing_pull
 from reconciler.git.pack import Pack
 from reconciler.git.push import RefUpdate
 from reconciler.git.repository import Mirror
