@@ -1,4 +1,4 @@
-"""Pull requests as they may be written: texts for people are masked, a credential elsewhere is refused."""
+"""The generated part of a pull request's text, between hidden markers; text around it is kept. Pure."""
 
 import base64
 import hashlib

@@ -1,7 +1,4 @@
-"""Files of a directory that Helm takes for its chart: the rules of `.helmignore`, which are not Git's.
-
-Source: helm pkg/ignore/rules.go, and pkg/chart/loader/directory.go.
-"""
+"""Charts of Helm as a package holds them, and what `RenderHelmChart` asks to render of them."""
 
 import gzip
 import io

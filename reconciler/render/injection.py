@@ -1,4 +1,4 @@
-"""List the kinds of cluster objects that a fleet needs in its snapshot."""
+"""Config injection: fill the injection points of a package with objects of the cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

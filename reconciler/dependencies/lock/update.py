@@ -1,4 +1,4 @@
-"""Hold what is locked for manifests without a solution, and the objects of packages that others take over."""
+"""Resolve clusters and update their locks: equal clusters are computed once, current locks stay."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
