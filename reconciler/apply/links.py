@@ -20,7 +20,7 @@ from reconciler.plan.changes import Change, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule, Limits, find_rule
 from reconciler.render.answers import current_value
 from reconciler.render.update import Conflict
-from reconciler.report.markdown import UpstreamChange
+from reconciler.report.report import UpstreamChange
 
 _HOSTS = {
     "github.com": ForgeKind.GITHUB,

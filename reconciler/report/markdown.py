@@ -55,7 +55,7 @@ from reconciler.report.conflicts import (
     conflict_blocks,
 )
 from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
-from reconciler.report.report import Names, Report
+from reconciler.report.report import Names, Report, UpstreamChange
 from reconciler.report.text import outcome_lines, proposal_lines
 
 ROWS = 1000
@@ -66,15 +66,6 @@ MOST_WARNINGS = 50
 """Warnings of functions in a pull request's text."""
 LONGEST = 500
 """Characters of a row's detail."""
-
-
-class UpstreamChange(NamedTuple):
-    """A commit of an upstream package: its id, subject and author; `replaced` is a value that it changed."""
-
-    commit: str
-    subject: str
-    author: str
-    replaced: str | None = None
 
 
 _FOLDED = frozenset({"variant", "instance"})

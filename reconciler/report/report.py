@@ -253,6 +253,15 @@ class HistoryEntry(NamedTuple):
         return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else ""
 
 
+class UpstreamChange(NamedTuple):
+    """A commit of an upstream package: its id, subject and author; `replaced` is a value that it changed."""
+
+    commit: str
+    subject: str
+    author: str
+    replaced: str | None = None
+
+
 class PackageRow(Struct, frozen=True):
     """One package of a report: its change, and what only the whole plan tells of it."""
 

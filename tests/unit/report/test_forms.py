@@ -21,8 +21,8 @@ from reconciler.report import json as values
 from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain
 from reconciler.report.diff import MOST_TEXT, FileChange
-from reconciler.report.markdown import UpstreamChange, make_dashboard
-from reconciler.report.report import HistoryEntry
+from reconciler.report.markdown import make_dashboard
+from reconciler.report.report import HistoryEntry, UpstreamChange
 from reconciler.run.doctor import Diagnosis, Severity
 from tests.support.plan_values import EDGE, oid
 from tests.support.sets import world
