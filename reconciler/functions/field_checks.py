@@ -257,10 +257,7 @@ _OBJECTS: Final[dict[str, dict[str, Any]]] = {
             }
         ],
     },
-    "SetImage": {
-        "image": dict.fromkeys(_CONFIG_MAPS["set-image"], TEXT),
-        "additionalImageFields": _SPECS,
-    },
+    "SetImage": {"image": dict.fromkeys(_CONFIG_MAPS["set-image"], TEXT), "additionalImageFields": _SPECS},
     "SetLabels": {"labels": None},
     "SetNamespace": dict.fromkeys(_CONFIG_MAPS["set-namespace"], TEXT),
     "StarlarkRun": {"source": TEXT, "params": None},

@@ -33,14 +33,7 @@ from reconciler.git.cache import (
     restore_settings,
     write_alternates,
 )
-from reconciler.git.command import (
-    GitTimeoutError,
-    is_refused,
-    is_too_slow,
-    last_line,
-    run_git,
-    slow_options,
-)
+from reconciler.git.command import GitTimeoutError, is_refused, is_too_slow, last_line, run_git, slow_options
 from reconciler.git.database import NO_OBJECT, Database, open_repository
 from reconciler.git.local import DEFAULT_READ_S, check_repository, is_sha256, sha256_error
 from reconciler.git.signing import UNSIGNED, CommitSigning

@@ -40,10 +40,7 @@ def policy_sources(variant: DesiredVariant, policy: Policy) -> PolicySources:
 
 
 def conflict_policy(
-    files: Files,
-    annotations: Mapping[str, str],
-    fallback: OnConflict,
-    sources: PolicySources = _ANY_SOURCES,
+    files: Files, annotations: Mapping[str, str], fallback: OnConflict, sources: PolicySources = _ANY_SOURCES
 ) -> ConflictPolicy:
     """Return the conflict policy of a package: of its Kptfile, else of its variant, else `fallback`.
 

@@ -6,12 +6,7 @@ from typing import Any
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.api.porch import PackageContext
 from reconciler.base.reasons import Reason
-from reconciler.krm.documents import (
-    ResourceDocument,
-    documents_of,
-    edit_document,
-    resources_in,
-)
+from reconciler.krm.documents import ResourceDocument, documents_of, edit_document, resources_in
 from reconciler.krm.merge import UPSTREAM_IDENTIFIER
 from reconciler.krm.values import mapping_at
 from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError

@@ -29,13 +29,7 @@ from reconciler.render.rendered import (
     find_excess,
 )
 from reconciler.render.update import Conflict
-from reconciler.resolve.deliveries import (
-    Deliveries,
-    Delivery,
-    delivery_digest,
-    delivery_trees,
-    pin_delivery,
-)
+from reconciler.resolve.deliveries import Deliveries, Delivery, delivery_digest, delivery_trees, pin_delivery
 from reconciler.resolve.ownership import location_text, owner_text
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -113,10 +107,7 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
 def _up_to_date(delivery: Delivery, inventory: Inventory) -> RenderedDelivery:
     """Return an up-to-date delivery from its record (D15)."""
     return RenderedDelivery(
-        delivery.cluster,
-        delivery.resolved,
-        _recorded(delivery.resolved, inventory),
-        delivery.lock.resolution,
+        delivery.cluster, delivery.resolved, _recorded(delivery.resolved, inventory), delivery.lock.resolution
     )
 
 

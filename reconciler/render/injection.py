@@ -20,12 +20,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import identity_of, root_of
 from reconciler.krm.values import differences, mapping_at, mappings_at, value_at
-from reconciler.krm.yaml import (
-    DeleteKey,
-    Edit,
-    SetValue,
-    YamlError,
-)
+from reconciler.krm.yaml import DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import GroupKind, Oid, group_of
 from reconciler.names.objects import File, Files
 from reconciler.render.context import NAME, PACKAGE_PATH

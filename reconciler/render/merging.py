@@ -23,12 +23,7 @@ from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
 from reconciler.policy import Policy, Strategy
 from reconciler.render.answers import FoundConflict
-from reconciler.render.injection import (
-    INJECTED,
-    INJECTED_NAME,
-    INJECTION_POINT,
-    injected_field,
-)
+from reconciler.render.injection import INJECTED, INJECTED_NAME, INJECTION_POINT, injected_field
 from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,

@@ -18,13 +18,7 @@ from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, chart_ref, short_branch
 from reconciler.plan.changes import Change, PinChange, WriteDraft
-from reconciler.plan.proposals import (
-    IndexBranch,
-    IndexProposal,
-    ProposalPlace,
-    propose_index,
-    withdraw_index,
-)
+from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
 from reconciler.policy import CommitPolicy
 from reconciler.read.repositories.packages import split_by_author
 from reconciler.report.markdown import chart_body

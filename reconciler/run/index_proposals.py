@@ -17,13 +17,7 @@ from reconciler.names.objects import File
 from reconciler.names.refs import HEADS, index_ref, revision_refs, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
-from reconciler.plan.proposals import (
-    IndexBranch,
-    IndexProposal,
-    ProposalPlace,
-    propose_index,
-    withdraw_index,
-)
+from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
 from reconciler.plan.set_diff import retained_variants
 from reconciler.read.dependencies import parse_index
 from reconciler.report.markdown import index_body, revision_body

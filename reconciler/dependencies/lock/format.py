@@ -28,13 +28,7 @@ from reconciler.dependencies.model.instances import (
     met_need,
     record_bytes,
 )
-from reconciler.dependencies.model.packages import (
-    VARIANT_KIND,
-    Ecosystem,
-    Install,
-    PackageId,
-    dns_label,
-)
+from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, Install, PackageId, dns_label
 from reconciler.dependencies.solve.problem import RequirementEdge, ResolvedInstance, Solution
 from reconciler.dependencies.versions.version import VersionError
 from reconciler.names.problems import Problem

@@ -262,7 +262,7 @@ _OF_RANGES = {ConflictCode.NO_VERSION, ConflictCode.VERSION, ConflictCode.DOWNGR
 """Codes that a digest or a pre-release may be behind."""
 
 _OF_VERSIONS = {
-    *(CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.STORED, CauseKind.OWNER, CauseKind.ALIAS),
+    *(CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.STORED, CauseKind.OWNER, CauseKind.ALIAS)
 }
 """Causes that are about versions of a package."""
 

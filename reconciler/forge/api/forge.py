@@ -10,13 +10,7 @@ from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, refuse_credentials
 from reconciler.base.text import terminal
 from reconciler.forge import body_marker
-from reconciler.forge.api.dialect import (
-    ApiPullRequest,
-    Comment,
-    Issue,
-    PendingError,
-    PullRequestExistsError,
-)
+from reconciler.forge.api.dialect import ApiPullRequest, Comment, Issue, PendingError, PullRequestExistsError
 from reconciler.forge.api.listing import (
     Listing,
     is_complete,

@@ -409,11 +409,7 @@ class AppToken:
     """
 
     def __init__(
-        self,
-        api: str,
-        app: App,
-        clock: Clock = SYSTEM_CLOCK,
-        permissions: Mapping[str, str] = PERMISSIONS,
+        self, api: str, app: App, clock: Clock = SYSTEM_CLOCK, permissions: Mapping[str, str] = PERMISSIONS
     ) -> None:
         self.api = api
         self.app = app

@@ -24,14 +24,7 @@ from reconciler.forge.local.merge import (
 )
 from reconciler.forge.local.pulls import LocalTransaction, PullRecord, number_of
 from reconciler.git.pack import Pack
-from reconciler.git.push import (
-    TAGS_PER_PUSH,
-    PushResult,
-    PushStatus,
-    RefUpdate,
-    name_refs,
-    push,
-)
+from reconciler.git.push import TAGS_PER_PUSH, PushResult, PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState

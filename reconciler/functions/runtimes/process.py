@@ -200,11 +200,7 @@ def _parse_output(data: bytes, output_bytes: int) -> tuple[dict[str, Any], str]:
     if not data.strip():
         return {}, "It printed nothing: no resource was deleted"
     limits = YamlLimits(
-        max_bytes=output_bytes,
-        max_documents=1,
-        max_nodes=2_000_000,
-        max_depth=100,
-        aliases=Aliases.BOUNDED,
+        max_bytes=output_bytes, max_documents=1, max_nodes=2_000_000, max_depth=100, aliases=Aliases.BOUNDED
     )
     try:
         documents = load_documents(data, limits)

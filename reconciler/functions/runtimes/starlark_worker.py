@@ -269,8 +269,7 @@ def _has_metadata(field: str) -> Callable[[dict[str, Any], str], bool]:
 
 MODULES: Final[dict[str, StarlarkModule]] = {
     "encoding/json.star": StarlarkModule(
-        "json",
-        {"encode": lambda v: orjson.dumps(v).decode(), "decode": orjson.loads, "indent": _json_indent},
+        "json", {"encode": lambda v: orjson.dumps(v).decode(), "decode": orjson.loads, "indent": _json_indent}
     ),
     "encoding/base64.star": StarlarkModule("base64", {"encode": _base64_encode, "decode": _base64_decode}),
     "encoding/yaml.star": StarlarkModule(
