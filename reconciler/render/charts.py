@@ -364,6 +364,8 @@ def _sides(
 
     draft = resolved.draft if resolved.draft is not None and resolved.draft.append_only else None
     local = upstream_names(contents.get(resolved.local or Oid(""), {}))
+    # The run that made main rendered it as it is rendered here: its result is known, where it was kept.
+    sources = {_Role.BASE: resolved.base, _Role.DRAFT_BASE: resolved.draft_base}
     bases = [(_Role.BASE, resolved.base.tree if resolved.base else None, local)]
     if draft is not None:
         local = upstream_names(contents.get(draft.tree, {}))
@@ -378,10 +380,11 @@ def _sides(
     snapshot = inventory.snapshot.of(cluster)
     spec, key = resolved.variant.spec, resolved.variant.key
 
-    def with_values(files: Files) -> Files:
+    def with_values(files: Files, role: _Role) -> Files:
         """Return a package with the variant's values: those of its functions and injections."""
         owners = FunctionOwners(key, upstream_functions([files]))
-        files = _made(add_functions(_made(write_fields(files, resolved)), spec, owners))
+        pinned = replace(resolved, pin=sources.get(role) or resolved.pin)
+        files = _made(add_functions(_made(write_fields(files, pinned)), spec, owners))
         injectors, context = spec.injectors or (), spec.package_context
         injected = _made(inject_config(files, injectors, snapshot, key.namespace, context))
         return _edit_pipeline(injected.files, _after_charts)
@@ -391,7 +394,7 @@ def _sides(
     )
     plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
     configuration = _own_configuration(old[-1][2] if old else {}, upstream, local)
-    yield _Side(_Role.NEW, with_values({**upstream, **configuration}), upstream, plain, local)
+    yield _Side(_Role.NEW, with_values({**upstream, **configuration}, _Role.NEW), upstream, plain, local)
     for role, tree, files, led_to in old:
         recorded = {path: led_to[path] for path in _recorded_configuration(files, led_to) if path in led_to}
         if files is stripped(tree):
@@ -400,7 +403,7 @@ def _sides(
             plain = _without_charts(files)
         # The variant's values rendered it last time, unless they changed since: what is recorded tells them.
         otherwise = partial(_edit_pipeline, {**files, **recorded}, _but_charts)
-        yield _Side(role, with_values(files), files, plain, led_to, otherwise)
+        yield _Side(role, with_values(files, role), files, plain, led_to, otherwise)
 
 
 def _with_trees(

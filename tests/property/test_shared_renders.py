@@ -470,13 +470,16 @@ def _run_chart(files: Files, path: str) -> PipelineResult | None:
 
 
 def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_kpt() -> None:
-    """The environment `dev` is in `kpt.dev` of each resource."""
+    """The environment `dev` is in `kpt.dev`, too. The old chart is rendered as in the run before."""
     old, new = (package({**CHART, "charts/web/Chart.yaml": TEMPLATES[0] + more}) for more in ("", "a: 1\n"))
     trees: dict[Oid, Files] = {tree_id(old): old, tree_id(new): new}
     merged: list[int] = []
+    charts: list[Oid] = []
 
     def run(packages: Any) -> Any:
-        merged.append(sum(b"render-helm-chart" not in files[KPTFILE].data for files in packages))
+        is_chart = [b"render-helm-chart" in files[KPTFILE].data for files in packages]
+        merged.append(is_chart.count(False))
+        charts.extend(tree_id(f) for f, has_chart in zip(packages, is_chart, strict=True) if has_chart)
         return [_run_chart(files, "app.yaml") or run_pipeline(files) for files in packages]
 
     view = _views()[0]
@@ -494,9 +497,12 @@ def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_
         if isinstance(fresh, Package)
     ]
     merged.clear()
+    before = charts.copy()
+    charts.clear()
 
     render_packages(Resolution(tuple(updates)), trees, inventory, run)
 
+    assert {*before} < {*charts}
     assert max(merged) == 1
 
 
