@@ -17,6 +17,7 @@ from reconciler.krm.yaml import (
     Tree,
     YamlError,
     apply_edits,
+    edit_tree,
 )
 
 
@@ -320,3 +321,40 @@ def test_block_scalar_keeps_its_style_and_indentation(width: int, style: str) ->
     edited = apply_edits(text, [SetValue(("a",), f"new{end}")]).text
 
     assert edited == text.replace("x\n", "new\n")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "metadata:\n  name: a\n",
+        "metadata:\n    name: a\n",
+        "metadata:\n  name: a\n  annotations:\n    b: c\n",
+        "metadata:\n  name: a\n  annotations: {b: c}\n",
+        "metadata: {name: a}\n",
+        "metadata:\n  name: a # of b\n\n# below\n",
+        "metadata:\n  annotations:\n    b: |\n      c\n\n\n",
+        "metadata: &m\n  name: a\n",
+        "metadata:\r\n  name: a\r\n",
+        "metadata:\n  name: a\n  list:\n  - b\n",
+        "metadata:\n",
+    ],
+)
+@pytest.mark.parametrize("above", ["", "data:\n    deep:\n    - b\n", "# top\n---\n"])
+def test_edits_of_one_key_are_those_of_the_whole_document(metadata: str, above: str) -> None:
+    """Edits of the metadata alone are made in its lines; one more key makes them edits of the document."""
+    tree = Tree.parse(f"{above}{metadata}kind: A\nspec:\n  items:\n  - b\n")
+    edits = (
+        SetLineComment(("metadata",), "# kpt-merge: /a"),
+        SetValue(("metadata", "annotations", "x/y"), Raw("'a|b'")),
+        SetValue(("metadata", "name"), "c"),
+    )
+    for few in (edits, edits[1:], edits[2:]):
+        results = [_result(tree, tried) for tried in (few, (*few, SetValue(("kind",), tree.value["kind"])))]
+        assert results[0] == results[1]
+
+
+def _result(tree: Tree, edits: tuple[Edit, ...]) -> str:
+    try:
+        return edit_tree(tree, edits).text
+    except YamlError as error:
+        return error.message
