@@ -401,7 +401,8 @@ def import_(
     else:
         files = sorted({file for path in paths for file in _files(path)})
         collected = find_versions(((str(file), file.read_bytes()) for file in files), source=source)
-        what = plural(len(files), "file")
+        looked = len(files)
+        what = plural(looked, "file")
     problems, written, present = list(collected.problems), list[str](), 0
     for version in collected.versions:
         try:
@@ -425,6 +426,9 @@ def import_(
         hint = "Name the manifest, or the directory of Carvel packages, with `--path`."
         if not repository:
             hint = "See `reconciler index import --help`."
+        elif not looked:
+            message = "The repository has no tag that is a version"
+            raise UsageError(message, hint="Clone it and import a directory: `reconciler index import PATH`.")
         raise UsageError(f"{what} hold no version of a package", hint=hint)
     return Exit.INVALID_INPUT if problems else Exit.DONE
 

@@ -16,7 +16,6 @@ from reconciler.dependencies.lock.format import (
     LockChange,
     LockOp,
     LockUpdate,
-    ownership_entries,
 )
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, PackageId
@@ -43,9 +42,10 @@ class GraphNode(Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its key, and its package with and without the ecosystem and by its last segment."""
+        """Its key, its package with and without the ecosystem and by its last segment, and what it owns."""
         name = self.package.name if self.package else ""
-        return (self.key, str(self.package), name, name.rpartition("/")[2]) if name else (self.key,)
+        named = (str(self.package), name, name.rpartition("/")[2]) if name else ()
+        return (self.key, *named, *(owned.removeprefix(COMPOSITION) for owned in self.owns))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
     """
     highlighted = []
     for group in groups:
-        matches = (node.key for node in group.nodes if package in (*node.names, *node.owns))
+        matches = (node.key for node in group.nodes if package in node.names)
         paths = [find_path(group, key) or (key,) for key in matches]
         if paths:
             highlighted.append(replace(group, path=min(paths, key=len)))
@@ -200,7 +200,7 @@ def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
 
 def node_names(groups: Iterable[Group]) -> set[str]:
     """Return every name by which `highlight` finds a package."""
-    return {name for group in groups for node in group.nodes for name in (*node.names, *node.owns)}
+    return {name for group in groups for node in group.nodes for name in node.names}
 
 
 def _group(
@@ -284,7 +284,7 @@ def _owned(resolution: Resolution) -> tuple[dict[Instance, list[str]], dict[Inst
     installed = {package.instance for package in resolution.packages}
     owned: dict[Instance, list[str]] = {}
     notes: dict[Instance, list[str]] = {}
-    for name, entry in ownership_entries(resolution):
+    for name, entry in ownership_lines(resolution):
         owner = entry.package if entry.controller else objects.get(entry.object, entry.package)
         if owner is None:
             continue

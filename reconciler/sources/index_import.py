@@ -125,7 +125,7 @@ class _Finder(Struct):
 
     def _bundle(self, path: str, value: Mapping[str, Any], place: SourcePosition) -> None:
         name, tag, _ = parse_image(str(value.get("reference") or ""))
-        registry, own_name = str(value.get("registry") or ""), str(value.get("name") or "")
+        registry, own_name = str(value.get("registry") or "").rstrip("/"), str(value.get("name") or "")
         named = self.source.replace("*", own_name) if own_name else ""
         source = named or name or (f"{registry}/{own_name}" if registry and own_name else "")
         version = str(value.get("version") or tag or self.version)

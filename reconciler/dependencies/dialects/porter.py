@@ -129,7 +129,9 @@ def read_bundle(
     if parsed is None:
         return notes.reading()
     name, tag, _ = parse_image(parsed.reference)
-    own_name = repository or name or "/".join(part for part in (parsed.registry, parsed.name) if part)
+    own_name = (
+        repository or name or "/".join(part for part in (parsed.registry.rstrip("/"), parsed.name) if part)
+    )
     # Tags of OCI have no plus: an underscore replaces it.
     number = notes.version((version or parsed.version or tag).replace("_", "+"), ("version",))
     if number is None:

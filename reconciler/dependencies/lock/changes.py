@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import (
+    COMPOSITION,
     ActivationBlocker,
     ClusterLock,
     ClusterUpdate,
@@ -12,7 +13,7 @@ from reconciler.dependencies.lock.format import (
     LockOp,
     LockUpdate,
     lock_changes,
-    ownership_entries,
+    ownership_lines,
 )
 from reconciler.dependencies.model.instances import Instance, MetNeed, OwnershipEntry, Resolution, Resolved
 from reconciler.dependencies.model.packages import Ecosystem
@@ -208,11 +209,11 @@ def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | 
 
 def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
     """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
-    before, after = dict(ownership_entries(old)), dict(ownership_entries(fresh))
+    before, after = dict(ownership_lines(old)), dict(ownership_lines(fresh))
     objects: dict[Instance | None, str]
     objects = {package.instance: package.object for package in (*old.packages, *fresh.packages)}
     for name, entry in after.items():
-        was = before.get(name)
+        was, is_composition = before.get(name), name.startswith(COMPOSITION)
         # Kubernetes removes the definition with the object that owns it.
         goes = not entry.controller and not _is_there(entry, fresh, objects)
         had = was is not None and (bool(was.controller) or _is_there(was, old, objects))
@@ -224,11 +225,12 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
         why = f"{entry.controller} controls it"
         if goes:
             cause = f"{was.object.replace('/', ' ')}" if was.object else holder
-            why = f"it goes with {cause}, and its objects with it"
+            why = f"it goes with {cause}" + ("" if is_composition else ", and its objects with it")
             yield VersionChange(MoveOp.DROP, name, holder, "", why, ())
         elif not entry.controller:
             owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
-            why = f"it stays without a controller{owners}: its objects may be data"
+            use = "composites may use it" if is_composition else "its objects may be data"
+            why = f"it stays without a controller{owners}: {use}"
             yield VersionChange(MoveOp.RELEASE, name, holder, "", why, ())
         elif was.package and was.package != entry.package:
             yield VersionChange(MoveOp.HAND_OVER, name, holder, heir, why, ())

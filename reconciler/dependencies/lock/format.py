@@ -199,6 +199,15 @@ def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEn
     yield from resolution.compositions.items()
 
 
+def ownership_lines(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
+    """Yield the owners as `ownership_entries` does, with names that tell a composition from a kind."""
+    yield from resolution.custom_resource_definitions.items()
+    yield from ((f"{COMPOSITION}{name}", entry) for name, entry in resolution.compositions.items())
+
+
+COMPOSITION = "the composition "
+
+
 class ClusterLock(Struct, frozen=True):
     """The lock of one cluster with the resolution that it names."""
 

@@ -339,6 +339,26 @@ def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None
     ]
 
 
+def test_import_of_a_repository_without_versions_names_the_way_that_is_left(copy: Path) -> None:
+    """Source: getporter/examples has no tag, and a registry with a slash at its end."""
+    upstream = copy.parent / "examples"
+    upstream.mkdir()
+    git(upstream, "init", "-q")
+    (upstream / "porter.yaml").write_text(
+        "schemaVersion: 1.0.0\nname: e/assets\nversion: 0.1.0\nregistry: ghcr.io/porter/\n"
+    )
+    git(upstream, "add", ".")
+    git(upstream, "commit", "-qm", "all")
+
+    untagged = invoke(copy, "import", "--git", str(upstream)).exception
+
+    assert isinstance(untagged, UsageError)
+    assert str(untagged) == "The repository has no tag that is a version"
+    assert untagged.hint == "Clone it and import a directory: `reconciler index import PATH`."
+    run(copy, "import", str(upstream))
+    assert "  bundle:ghcr.io/porter/e/assets  0.1.0" in run(copy, "list")
+
+
 def test_import_takes_the_packages_of_every_tag_of_a_package_repository(copy: Path) -> None:
     """A tag has the packages of the tags before it, too."""
     upstream = copy.parent / "shop"

@@ -273,6 +273,11 @@ LIFECYCLE = {
         kinds(**{"a.io": held("net", "")}),
         "kind: release a.io net: it stays without a controller: its objects may be data",
     ),
+    "a composition released": (
+        lock_of(compositions={"a.io": held("net")}),
+        lock_of(compositions={"a.io": held("net", "")}),
+        "kind: release the composition a.io net: it stays without a controller: composites may use it",
+    ),
     "taken": (
         kinds(**{"a.io": OwnershipEntry(retained=True)}),
         kinds(**{"a.io": held("net")}),

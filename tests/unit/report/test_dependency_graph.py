@@ -95,7 +95,7 @@ def test_group_has_manifests_packages_and_what_is_outside() -> None:
             GraphNode(
                 KEYS["db"],
                 "db.io 2.0.0",
-                notes=("c stays without a controller", "no longer published"),
+                notes=("the composition c stays without a controller", "no longer published"),
                 owns=("a.io",),
                 package=carvel("db.io"),
             ),
