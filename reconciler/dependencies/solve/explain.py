@@ -97,9 +97,8 @@ NEXT_STEPS = {
     ),
     ConflictCode.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
     ConflictCode.DOWNGRADE: (
-        "Write a manifest of your own for {name} that names the version, a PackageInstall with the annotation"
-        ' `packaging.carvel.dev/downgradable: ""`; for the whole fleet, `allowDowngrade: true` below'
-        " `dependencies` in reconciler.yaml"
+        "Write a manifest of your own for {name} that names the version{downgradable}; for the whole fleet,"
+        " `allowDowngrade: true` below `dependencies` in reconciler.yaml"
     ),
     ConflictCode.SELECTION: (
         "Name a version within that policy, or change the policy: `select` below `dependencies` in"
@@ -117,6 +116,8 @@ NEXT_STEPS = {
     ),
 }
 """A sentence for each code. It holds for every conflict of that code."""
+
+DOWNGRADABLE = ', a PackageInstall with the annotation `packaging.carvel.dev/downgradable: ""`'
 
 
 class NextStep:
@@ -137,6 +138,9 @@ class NextStep:
             return text
         if not isinstance(subject, PackageId):
             return NEXT_STEPS[code].format(name=subject)
+        if code is ConflictCode.DOWNGRADE:
+            is_carvel = subject.ecosystem is Ecosystem.CARVEL
+            return NEXT_STEPS[code].format(name=subject.name, downgradable=DOWNGRADABLE if is_carvel else "")
         is_xpkg = subject.ecosystem is Ecosystem.XPKG
         prefix, suffix = ("", " --manifest crossplane.yaml") if is_xpkg else (f"{subject.ecosystem}:", "")
         command = f"`reconciler index add {prefix}{subject.name} VERSION{suffix}`"
@@ -410,7 +414,7 @@ class _Explainer:
         if code is not None:
             return code, next((c.package for c in self.causes if c.kind is CauseKind.FOREIGN), "")
         ruled = (
-            (code, cause.package)
+            (code, cause.subject.package if isinstance(cause.subject, Instance) else cause.package)
             for kind, code in _RULES.items()
             for cause in self.causes
             if cause.kind is kind

@@ -21,13 +21,14 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.explain import NEXT_STEPS
+from reconciler.dependencies.solve.explain import DOWNGRADABLE, NEXT_STEPS
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (
     crossplane,
     install,
+    needs,
     package,
     provider,
     world_of,
@@ -36,6 +37,7 @@ from tests.support.dependency_worlds import pin
 from tests.support.values import replace
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
+DATABASE, TWO = PackageId(Ecosystem.CARVEL, "db.io"), parse_loose("2.0.0")
 FILE = "config/cluster.yaml"
 WORLDS = Path(__file__).parents[3] / "fixtures/explanations"
 
@@ -256,6 +258,21 @@ CASES = [
         {"pins": (pinned("v2.0.0"),)},
     ),
     Case(
+        "the lock has a higher version of a Carvel package",
+        ConflictCode.DOWNGRADE,
+        install("shop", "shop.io", "")
+        + package("shop.io", "1.0.0", needs("db.io", "1.0.0"))
+        + package("db.io", "1.0.0")
+        + package("db.io", "2.0.0"),
+        add(
+            install("db", "db.io", "1.0.0").replace(
+                "metadata: {", "metadata: {annotations: {packaging.carvel.dev/downgradable: ''}, "
+            )
+        ),
+        {"pins": (pin(Instance(*DATABASE, Slot(SlotKind.NAMESPACE, "prod")), Candidate(DATABASE, TWO)),)},
+        NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="db.io", downgradable=DOWNGRADABLE),
+    ),
+    Case(
         "the policy of versions keeps the major version",
         ConflictCode.SELECTION,
         upbound(">=v2.0.0", "v1.0.0", "v2.0.0") + cluster(choices={"policies": {"xpkg": "max-minor"}}),
@@ -338,7 +355,7 @@ def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
 
     assert explanation.code is case.code
     named = {ConflictCode.PLATFORM: "kubernetes", ConflictCode.WITHDRAWN: "web.io"}
-    step = NEXT_STEPS[case.code].format(name=named.get(case.code, AWS.name), ways="")
+    step = NEXT_STEPS[case.code].format(name=named.get(case.code, AWS.name), ways="", downgradable="")
     assert explanation.hint == (case.hint or step)
     solution = resolve_cluster(world_of(case.followed(case.text), **case.fields))
     assert [str(explanation) for explanation in solution.explanations] == []
@@ -411,7 +428,11 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
     newer = update_locks(world(3), FleetLocks())
     first, second = update_locks(world(2), read_locks(newer.files)).scopes[0].explanations
 
-    assert first.hint == second.hint == NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="x.io/aws")
+    assert (
+        first.hint
+        == second.hint
+        == NEXT_STEPS[ConflictCode.DOWNGRADE].format(downgradable="", name="x.io/aws")
+    )
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
 
 
