@@ -7,11 +7,16 @@ from pydantic import Field
 from reconciler.api.meta import ForeignManifest, ForeignModel, Items
 
 
-class GroupVersionKind(ForeignModel):
+class ProvidedApi(ForeignModel):
     """An API; both spellings of the proposal are brought into this one before it is read."""
 
     api_version: str
     kind: str
+
+
+class GroupVersionKind(ProvidedApi):
+    """A needed API, and the package that has to bring it."""
+
     provided_by: "PackageReference | None" = None
 
 
@@ -46,7 +51,7 @@ class CarvelPackageSpec(ForeignModel):
     version: str
     installation_type: str = "noRestrictions"
     dependencies: Items[Dependency] = ()
-    provides: Items[GroupVersionKind] = ()
+    provides: Items[ProvidedApi] = ()
     licenses: Items[str] = ()
     released_at: str | None = None
     release_notes: str = ""
@@ -101,6 +106,64 @@ class PackageRef(ForeignModel):
 
     ref_name: str
     version_selection: VersionSelection | None = None
+
+
+class TagSelection(ForeignModel):
+    """The tags of an image or a repository that may be taken."""
+
+    semver: VersionSelection | None = None
+
+
+class RepositoryImage(ForeignModel):
+    """An image, or a bundle of imgpkg, with Packages below `packages/`."""
+
+    url: str = ""
+    image: str = ""
+    tag_selection: TagSelection | None = None
+    secret_ref: dict[str, object] | None = None
+    sub_path: str = ""
+
+
+class RepositoryGit(ForeignModel):
+    """A repository of Git with Packages below `packages/` of a directory."""
+
+    url: str
+    ref: str = ""
+    ref_selection: TagSelection | None = None
+    sub_path: str = ""
+    secret_ref: dict[str, object] | None = None
+    lfs_skip_smudge: bool = False
+
+
+class RepositoryInline(ForeignModel):
+    """Packages in the manifest itself, or in objects of the cluster."""
+
+    paths: dict[str, str] = Field(default_factory=dict)
+    paths_from: Items[dict[str, object]] = ()
+
+
+class RepositoryFetch(ForeignModel):
+    """Where the packages of a repository are."""
+
+    image: RepositoryImage | None = None
+    imgpkg_bundle: RepositoryImage | None = None
+    git: RepositoryGit | None = None
+    http: dict[str, object] | None = None
+    inline: RepositoryInline | None = None
+
+
+class PackageRepositorySpec(ForeignModel):
+    """Where packages are, and when the controller looks again."""
+
+    fetch: RepositoryFetch
+    sync_period: str | None = None
+    paused: bool = False
+
+
+class PackageRepository(ForeignManifest):
+    """`packaging.carvel.dev/v1alpha1 PackageRepository`."""
+
+    spec: PackageRepositorySpec
 
 
 class SecretKeyRef(ForeignModel):

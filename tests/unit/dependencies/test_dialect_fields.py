@@ -93,7 +93,12 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
             [("kind", "Thing is no kind of Carvel's packaging API")],
             [],
         ),
-        ("packaging.carvel.dev/v1alpha1", "PackageRepository", [], []),
+        (
+            "packaging.carvel.dev/v1alpha1",
+            "PackageRepository",
+            [("spec.fetch", "Missing required field spec.fetch")],
+            [],
+        ),
         ("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", [], []),
     ],
 )
