@@ -136,6 +136,8 @@ class NextStep:
         """
         if code.is_ownership and (text := next(self._of_owners(), "")):
             return text
+        if code is ConflictCode.VERSION and (text := next(self._move_together(), "")):
+            return text
         if not isinstance(subject, PackageId):
             return NEXT_STEPS[code].format(name=subject)
         if code is ConflictCode.DOWNGRADE:
@@ -150,6 +152,40 @@ class NextStep:
         if subject.ecosystem is Ecosystem.CARVEL:
             ways += ", or with `reconciler index sync` if a PackageRepository among the manifests has it"
         return NEXT_STEPS[code].format(name=subject.name, ways=ways)
+
+    # Packages that move together
+
+    def _move_together(self) -> Iterator[str]:
+        """Yield the move of all manifests that keep the version back which another one needs."""
+        demands = {demand.cause: demand for demand in self.problem.requirements()}
+        for demand in (demands[cause] for cause in self.causes if cause.kind is CauseKind.REQUIRES):
+            way = demand.alternatives[0] if len(demand.alternatives) == 1 else None
+            if way is None or way.instance is None or not way.allowed:
+                continue
+            needed = self.problem.nodes[way.instance].candidates[max(way.allowed)]
+            movers = list[Install]()
+            for install in self.inputs.installs:
+                instance = self.inputs.instance_of(install)
+                range_, versions = install.need.range, self.inputs.published(instance)
+                wanted = [c for c in versions if range_.allows(c.version, c.digest)]
+                if any(self._goes_with(candidate, needed) for candidate in wanted):
+                    continue
+                movers.append(install)
+                same = (c for c in versions if c.version == needed.version)
+                if not any(self._goes_with(candidate, needed) for candidate in same):
+                    return
+            if len(movers) > 1:
+                listed = " and ".join(f"{install} ({install.need.location})" for install in movers)
+                yield f"Write {needed.version} at {listed}, which move together"
+
+    def _goes_with(self, candidate: Candidate, other: Candidate) -> bool:
+        """Tell whether a version is another one of its package, or needs none of the others of it."""
+        if candidate.id == other.id:
+            return candidate == other
+        needs = [r.alternatives[0] for r in candidate.requires if len(r.alternatives) == 1]
+        named = [n for n in needs if isinstance(n, PackageNeed)]
+        ours = [need for need in named if self.inputs.catalogue.find(need.id) == other.id]
+        return all(need.range.allows(other.version, other.digest) for need in ours)
 
     # Kinds that another package has
 

@@ -293,6 +293,26 @@ CASES = [
         + cluster(stored=["g.io/v1alpha1/Thing"]),
         put("g.io/v1alpha1/Thing", "g.io/v1/Thing"),
     ),
+    Case(
+        "a family moves together",
+        ConflictCode.VERSION,
+        "".join(provider(name, "v2.5.3") for name in ("family", "ec2"))
+        + provider("s3", "v2.6.0")
+        + "".join(
+            crossplane("family", version)
+            + "".join(
+                crossplane(name, version, f"[{{provider: x.io/family, version: {version}}}]")
+                for name in ("s3", "ec2")
+            )
+            for version in ("v2.5.3", "v2.6.0")
+        ),
+        lambda text: text.replace("family:v2.5.3", "family:v2.6.0").replace("ec2:v2.5.3", "ec2:v2.6.0"),
+        {},
+        (
+            f"Write v2.6.0 at Provider family ({FILE}:5:17) and Provider ec2 ({FILE}:10:17),"
+            " which move together"
+        ),
+    ),
     Case("two ranges", ConflictCode.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
     Case(
         "a range that no version is in",
