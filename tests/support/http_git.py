@@ -4,6 +4,7 @@ import base64
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ class HttpGit:
     """A server of the repositories below `root`; `requests` has method, path and authorization of each.
 
     It takes no request with more than `largest` bytes. With a `barrier` no POST is answered before others are
-    there too.
+    there too. Each answer comes after `delay_s`; `most` counts requests that were waiting side by side.
     """
 
     root: Path
@@ -31,6 +32,9 @@ class HttpGit:
     largest: int = 1 << 30
     barrier: threading.Barrier | None = None
     requests: list[tuple[str, str, str]] = field(default_factory=list)
+    delay_s: float = 0.0
+    most: int = 0
+    waiting: set[int] = field(default_factory=set)
 
     def url(self, name: str) -> str:
         return f"{self.address}/{name}"
@@ -62,6 +66,11 @@ def serve(
             sent = self.headers.get("Authorization", "")
             body = read_body(self)
             state.requests.append((self.command, self.path, sent))
+            if state.delay_s:
+                state.waiting.add(threading.get_ident())
+                state.most = max(state.most, len(state.waiting))
+                time.sleep(state.delay_s)
+                state.waiting.discard(threading.get_ident())
             if state.barrier and self.command == "POST":
                 state.barrier.wait(20)
             if len(body) > state.largest:
