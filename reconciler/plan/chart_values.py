@@ -194,7 +194,7 @@ class ChangedValue(NamedTuple):
         path = self.path
         if self.kind == "Chart":
             folder, field = map(str, self.path)
-            of = f" of {folder.split('/')[-2]}" if folder else ""
+            of = f" of {'/'.join(folder.split('/')[1::2])}" if folder else ""  # charts/db/charts/common/
             path = (f"{field[0].upper()}{field[1:]}{of}",)
         return f".{'.'.join(map(str, (self.kind, *path)))}"
 

@@ -367,7 +367,7 @@ def test_merging_a_newer_chart_is_all_that_people_do(tmp_path: Path) -> None:
     assert (named.code, named.err) == (0, f"note: {newer}: {step} proposes it\n")
     body = shown["items"][0]["body"]
     assert "as `apps/web/v2`, and proposes that `manifests/web.yaml` use it" in body
-    assert "2 of 2 packages change." in body
+    assert "It changes 2 of 2 packages." in body
     assert body.count("-  replicas: 1\n+  replicas: 2\n") == 1
     assert "`east/web, west/web`" in body
     assert waiting.out.startswith("apps/web: Pull request #1 waits for a review\n")

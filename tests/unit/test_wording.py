@@ -22,9 +22,6 @@ NO_COUNTS = {
     "{step} changes its own output: ",
     "{last.number} with these pins was closed",
     "{last.number} with these versions was closed: open it again, or delete ",
-    "{chart.name} gives other manifests each time",
-    "{version} gives other manifests for other versions of Kubernetes, ",
-    "{apis} gives other manifests where the cluster serves ",
     "{mirror.remote} are two repositories with one identity",
     "{whole.ref} name different commits",
 }

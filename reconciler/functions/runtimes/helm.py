@@ -16,7 +16,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
-from reconciler.base.text import some
+from reconciler.base.text import some, verb
 from reconciler.base.values import Refused, whole_number
 from reconciler.functions.charts import (
     CHART_FILE,
@@ -54,6 +54,7 @@ _SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
 _BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
 _LOOKED_UP: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
 """Names of values that replace what a chart makes, or that turn it off."""
+_QUOTED: Final = re.compile(r"\"([A-Za-z]\w*(?:\.\w+)+)\"")
 _MOST_NAMED: Final = 4
 _MOST_FIELDS: Final = 3
 _MOST_TRIED: Final = 16
@@ -249,20 +250,26 @@ def _refuse(call: ChartCall, reply: dict[str, Any], render: _Render) -> None:
         changing = {field for field in _changing(reply) if field.path in random.split(", ")}
         fields = some(sorted({f"{item.field} of {item.resource}" for item in changing}), _MOST_FIELDS)
         raise ChartError(
-            f"{random} of the chart {chart.name} gives other manifests each time"
+            f"{random} of the chart {chart.name} {_give(random)} other manifests each time"
             f"{f' ({fields})' if fields else ''}",
             hint=_fixed(call, changing, render),
         )
     where = f"and nothing tells what this cluster has: write templateOptions.{{}} for {chart.name}, or {{}}"
     if version := differs.get("version"):
         more = where.format("kubeVersion", "record it with `snapshot import --platform kubernetes=VERSION`")
-        raise ChartError(f"{version} gives other manifests for other versions of Kubernetes, {more}")
+        raise ChartError(
+            f"{version} {_give(version)} other manifests for other versions of Kubernetes, {more}"
+        )
     if apis := differs.get("apis"):
         names = ", ".join(_apis(call)[1])
         more = where.format(
             "apiVersions (`[]` for none)", "record them with `snapshot import --api-resources FILE`"
         )
-        raise ChartError(f"{apis} gives other manifests where the cluster serves {names}, {more}")
+        raise ChartError(f"{apis} {_give(apis)} other manifests where the cluster serves {names}, {more}")
+
+
+def _give(paths: str) -> str:
+    return verb(1 + paths.count(", "), "gives", "give")
 
 
 def _name(resource: Any) -> str:
@@ -327,7 +334,13 @@ def _candidates(chart: Chart, changing: _Changing) -> list[str]:
         if path == f"{folder}templates/{template}"
         or (path.startswith(f"{folder}templates/") and path.endswith(".tpl"))
     ]
-    read = {name for data in texts for name in VALUES.findall(data.decode(errors="replace"))}
+    values = load_documents(members.get(f"{folder}values.yaml", b"{}"), PACKAGE_LIMITS)
+    defaults = values[0].value if values else {}
+    read: set[str] = set()
+    for text in (data.decode(errors="replace") for data in texts):
+        read.update(VALUES.findall(text))
+        # Libraries are told the names of values.
+        read.update(n for n in _QUOTED.findall(text) if value_at(defaults, *n.split(".")) is not None)
     drawn = set(random_values(texts))
     word = "".join(filter(str.isalnum, changing.field.rpartition(".")[2])).lower()
     likely = [name for name in read if name in drawn or _LOOKED_UP.search(name)]

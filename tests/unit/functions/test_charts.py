@@ -170,6 +170,21 @@ DRAWN = (
     '{{ define "db.password" }}{{ .Values.adminPassword | default (randAlphaNum 9) | b64enc }}{{ end }}\n'
     "{{/* .Values.autoscaling.enabled */}}\n"
 )
+NAMED_SECRET = (
+    "apiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\ndata:\n"
+    '  p: {{ include "manage" (dict "provided" (list "auth.password") "context" $) | b64enc }}\n'
+)
+MANAGE = """\
+{{- define "manage" -}}
+{{- $given := "" -}}
+{{- range .provided -}}
+{{- $steps := splitList "." . -}}
+{{- $given = get (get $.context.Values (first $steps)) (last $steps) -}}
+{{- end -}}
+{{- $given | default (randAlphaNum 9) -}}
+{{- end -}}
+"""
+"""A library that reads values by the names that it is given, as those of public charts do."""
 SECRET_OF_DB = (
     "{{ if not .Values.existingSecret }}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: db\ndata:\n"
     '  admin-password: {{ include "db.password" . }}\n{{ end }}\n'
@@ -285,6 +300,18 @@ REFUSED = [
         config(),
         "web/templates/a.yaml of the chart web gives other manifests each time (data.p of Secret a). A"
         " package must be the same in every run: set password in the values",
+    ),
+    Refused(
+        "random values of two templates, with a value that a library is told by name",
+        {
+            **chart(a=NAMED_SECRET % "a", b=NAMED_SECRET % "b"),
+            "charts/web/templates/_manage.tpl": MANAGE,
+            "charts/web/values.yaml": 'auth: {password: ""}\n',
+        },
+        config(),
+        "web/templates/a.yaml, web/templates/b.yaml of the chart web give other manifests each time"
+        " (data.p of Secret a, data.p of Secret b). A package must be the same in every run: set"
+        " auth.password in the values",
     ),
     Refused(
         "random values of a chart in a chart",

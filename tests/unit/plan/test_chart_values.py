@@ -2,7 +2,14 @@
 
 from reconciler.krm.yaml import emit
 from reconciler.names.objects import File, Files
-from reconciler.plan.chart_values import ChartDefaults, ChartValue, chart_values, template_of, with_templates
+from reconciler.plan.chart_values import (
+    ChangedValue,
+    ChartDefaults,
+    ChartValue,
+    chart_values,
+    template_of,
+    with_templates,
+)
 from tests.support.charts import config, package
 from tests.support.plan_values import a_conflict
 
@@ -78,3 +85,12 @@ def test_conflict_names_the_template_that_gave_its_file() -> None:
     )
 
     assert [note.template for note in named] == ["web/templates/a.yaml", "web/templates/a.yaml", ""]
+
+
+def test_sub_chart_of_a_sub_chart_is_named_with_the_chart_that_it_is_in() -> None:
+    """Public charts have two of one name: `crds` of the chart, and of a chart that it depends on."""
+    folders = ("", "charts/crds/", "charts/frr/charts/crds/")
+
+    names = [ChangedValue("web", "Chart", (folder, "version"), "1", "2").name for folder in folders]
+
+    assert names == [".Chart.Version", ".Chart.Version of crds", ".Chart.Version of frr/crds"]
