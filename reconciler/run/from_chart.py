@@ -273,7 +273,8 @@ def _from_git(chart: str, version: str, reader: ChartReader, depth: int = 0) -> 
     try:
         in_repository = find_chart_in_git(mirror, address, path, version, reader.policy.limits)
     except PackageRefusedError as error:
-        raise RefusedError(f"{address}: {error.reason}") from error
+        hint = "`helm package` follows links: pack the chart in a clone, and name the archive."
+        raise RefusedError(f"{address}: {error}", hint=hint if "link" in error.reason else "") from error
     files, commit = _own_files(in_repository.files, address), in_repository.address.rpartition("@")[2]
 
     def beside(place: str) -> VendoredChart:

@@ -367,3 +367,17 @@ def test_the_kptfile_is_that_of_kpt(name: str, tmp_path: Path) -> None:
     assert (
         new_kptfile(name, {"description": "sample description"}) == (tmp_path / name / "Kptfile").read_bytes()
     )
+
+
+def test_link_out_of_a_chart_in_git_is_named_with_what_follows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    charts = make_repository(tmp_path / "charts.git", chart(deployment=DEPLOYMENT))
+    charts.commit({"charts/web/crds/shared": (b"../../../shared", 0o120000)})
+
+    code = invoke(["package", "from-chart", f"{tmp_path}/charts.git/charts/web", str(tmp_path / "web")])
+
+    said = capsys.readouterr().err
+    assert code == 4
+    assert "charts/web: crds/shared: the target of the link is outside the package" in said
+    assert "hint: `helm package` follows links: pack the chart in a clone, and name the archive." in said
