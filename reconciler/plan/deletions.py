@@ -202,17 +202,17 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
         return ""
     pvs, upstream = ObjectName(owner.namespace, record.set_name), record.spec.get("upstream")
     rolling = {rollout.key.owner for rollout in context.resolution.rollouts}
-    # Of several upstreams of one set, each goes for itself, unless it only has another name.
-    listing = {
-        pvs.key
-        for pvs in inventory.sets
-        if pvs.manifest.spec.upstreams is not None and not was_renamed(record, pvs, inventory)
-    }
+    # Of several upstreams of one set, each goes for itself.
+    listing = {pvs.key for pvs in inventory.sets if pvs.manifest.spec.upstreams is not None}
+    is_renamed = was_renamed(record, inventory)
     for package, variants in sorted(context.downstreams.items()):
         target = context.targets.get(package)
         follows = any(
             variant.set_key in rolling
-            and ((variant.set_key == pvs and pvs not in listing) or _is_same_upstream(variant, upstream))
+            and (
+                (variant.set_key == pvs and pvs not in listing)
+                or _is_same_upstream(variant, upstream, is_renamed=is_renamed)
+            )
             for variant in variants
         )
         if follows and target and target.view.cluster == view.cluster and target.main_owner is None:
@@ -244,7 +244,7 @@ def find_moved(owner: ObjectName, context: PlanContext) -> ObjectName | None:
         for variant in context.desired.variants
         if variant.key not in records
         and (variant.set_key.name if variant.set_key else "") == old.set_name
-        and _is_same_upstream(variant, old.spec.get("upstream"))
+        and _is_same_upstream(variant, old.spec.get("upstream"), is_renamed=False)
     ]
     return new[0] if len(gone) == len(new) == 1 and gone == [owner] else None
 
@@ -254,10 +254,12 @@ def _origin(record: PackageVariantRecord) -> tuple[object, ...]:
     return record.namespace, record.set_name, upstream.get("repo"), upstream.get("package")
 
 
-def _is_same_upstream(variant: DesiredVariant, recorded: object) -> bool:
+def _is_same_upstream(variant: DesiredVariant, recorded: object, *, is_renamed: bool) -> bool:
+    """Return whether a variant is made of a recorded upstream, or of one that may be its new name."""
     upstream = variant.spec.upstream
-    names = (upstream.repo, upstream.package) if upstream is not None else None
-    return isinstance(recorded, Mapping) and (recorded.get("repo"), recorded.get("package")) == names
+    if upstream is None or not isinstance(recorded, Mapping) or recorded.get("repo") != upstream.repo:
+        return False
+    return is_renamed or recorded.get("package") == upstream.package
 
 
 def left_drafts(target: PlanTarget, context: PlanContext) -> tuple[Draft, ...]:

@@ -327,7 +327,7 @@ def _unselected(
     place = f"{repository.name}/{package_name(view, record.path) if view is not None else record.path}"
     upstream, listed = record.spec.get("upstream") or {}, pvs.manifest.spec.upstreams
     is_unlisted = all(item.package != upstream.get("package") for item in listed or ())
-    if listed is not None and is_unlisted and not was_renamed(record, pvs, inventory):
+    if listed is not None and is_unlisted and not was_renamed(record, inventory):
         return f"spec.upstreams of PackageVariantSet {pvs.key} has no {upstream.get('package')} any more"
     if record.target and of_target:
         # The target is there, and its package is another one: a template names it otherwise.
@@ -344,20 +344,17 @@ def _unselected(
     return f"PackageVariantSet {pvs.key} has no target for {place} any more{also}"
 
 
-def was_renamed(record: PackageVariantRecord, pvs: Sourced[PackageVariantSet], inventory: Inventory) -> bool:
-    """Return whether an entry of spec.upstreams that is gone may have another name now.
+def was_renamed(record: PackageVariantRecord, inventory: Inventory) -> bool:
+    """Return whether an upstream package has left main of its repository, and may have another name now.
 
-    Its package has left main of the upstream repository, from which the set still makes packages. One that
-    is there left the list alone.
+    A set that has no use for one that is there let go of it.
     """
-    listed, upstream = pvs.manifest.spec.upstreams or (), record.spec.get("upstream") or {}
-    repository, package = str(upstream.get("repo")), str(upstream.get("package"))
-    view = inventory.repositories.get(ObjectName(record.namespace, repository))
-    if view is None or not view.is_available or any(item.package == package for item in listed):
+    upstream = record.spec.get("upstream") or {}
+    view = inventory.repositories.get(ObjectName(record.namespace, str(upstream.get("repo"))))
+    if view is None or not view.is_available:
         return False
-    state = view.upstream_at(view.full_path(package))
-    is_there = state is not None and state.main_tree is not None
-    return not is_there and any(item.repo == repository for item in listed)
+    state = view.upstream_at(view.full_path(str(upstream.get("package"))))
+    return state is None or state.main_tree is None
 
 
 def _exists(target: NamedObject, inventory: Inventory) -> bool:
