@@ -47,7 +47,7 @@ def the_set(
 ) -> str:
     """Return the manifest of a set of this upstream package; `name` is the package of each cluster.
 
-    `target` selects the clusters, by default all by their names.
+    `target` selects the clusters, by default all by their names; its template may have more fields.
     """
     chosen = target or {"repositories": [{"name": edge} for edge in EDGES]}
     downstream = {"package": name}
@@ -59,7 +59,7 @@ def the_set(
         "metadata": {"name": own or package, "namespace": "default", "annotations": dict(notes)},
         "spec": {
             "upstream": {"repo": "blueprints", "package": package, "revision": revision},
-            "targets": [{**chosen, "template": {"downstream": downstream}}],
+            "targets": [{**chosen, "template": {**chosen.get("template", {}), "downstream": downstream}}],
         },
     }
     return json.dumps(value, indent=1)

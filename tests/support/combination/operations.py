@@ -62,6 +62,8 @@ class Wish:
     edges: tuple[str, ...] = EDGES
     selects: bool = False
     """Whether its clusters are those with an object in their snapshot."""
+    memory: str = ""
+    """A value that its template gives every package."""
 
 
 def draw_settings(random: Random) -> dict[str, Any]:
@@ -122,6 +124,8 @@ class OperatorLife:
         if wish.is_there:
             notes = dict(wish.orders)
             target = where(wish.edges, notes, selects=wish.selects)
+            if wish.memory:
+                target["template"] = {"packageContext": {"data": {"memory": wish.memory}}}
             if wish.selects:
                 Repo(self.world.control).commit(snapshots(wish.edges))
             self.world.want(wish.revision, notes, wish.name, package=package, own=wish.own, target=target)
@@ -367,6 +371,11 @@ def order(life: OperatorLife, package: str, orders: dict[str, str]) -> None:
     life.ask(package)
 
 
+def ask_value(life: OperatorLife, package: str, memory: str) -> None:
+    life.wishes[package].memory = memory
+    life.ask(package)
+
+
 def ask_revision(life: OperatorLife, package: str, revision: int) -> None:
     life.wishes[package].revision = revision
     life.ask(package)
@@ -517,6 +526,10 @@ def _revision(life: OperatorLife, random: Random) -> Arguments:
     return {**_package(life, random), "revision": random.randint(1, REVISIONS)}
 
 
+def _value(life: OperatorLife, random: Random) -> Arguments:
+    return {**_package(life, random), "memory": random.choice(["", "64Mi", "128Mi"])}
+
+
 def _setting(_life: OperatorLife, random: Random) -> Arguments:
     key = random.choice(sorted(CHOICES))
     return {"key": key, "value": random.choice(CHOICES[key])}
@@ -524,6 +537,7 @@ def _setting(_life: OperatorLife, random: Random) -> Arguments:
 
 STEPS: Mapping[str, tuple[Any, Any, int]] = {
     "ask_revision": (_revision, ask_revision, 8),
+    "ask_value": (_value, ask_value, 4),
     "order": (_order, order, 6),
     "approve": (_pull, approve, 6),
     "approve_all": (lambda _life, _random: {}, approve_all, 8),
