@@ -150,7 +150,9 @@ class OperatorLife:
     def run(self, *line: str) -> Said:
         """Run a command; a code other than 0 must have a line that says why."""
         said = self.world.run(*line)
-        is_told = re.search(r"hint: |problem: |refused|waits for a person|failed|answer it", said.out + said.err)
+        is_told = re.search(
+            r"hint: |problem: |refused|waits for a person|failed|answer it", said.out + said.err
+        )
         if said.code and "json" not in line and not is_told:
             self.violations.append(f"{' '.join(line)} exits {said.code} and does not say why: {said}")
         if said.code not in {*Exit}:
