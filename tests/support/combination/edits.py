@@ -59,8 +59,10 @@ def apply_edit(files: Files, edit: Mapping[str, Any], token: str) -> Changes:
     if kind == "remove":
         return {file: None}
     text = files[file].decode()
+    end = "\r\n" if "\r\n" in text else "\n"
+    text = text.replace("\r\n", "\n")
     changed = _in_lines(text, edit["line"], kind, token) if edit["line"] else _in_text(text, kind, token)
-    return {file: changed.encode()} if changed != text else {}
+    return {file: changed.replace("\n", end).encode()} if changed != text else {}
 
 
 def _in_text(text: str, kind: str, token: str) -> str:

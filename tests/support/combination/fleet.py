@@ -39,6 +39,8 @@ class Pull(NamedTuple):
     title: str
     body: str
     draft: bool
+    member: str = ""
+    """The path of one package of a group."""
 
     @property
     def is_deletion(self) -> bool:
@@ -46,7 +48,9 @@ class Pull(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The package's path: of `drafts/F/W`, or of the branch of a deletion."""
+        """The package's path: of `drafts/F/W`, of the branch of a deletion, or of one of a group."""
+        if self.member:
+            return self.member
         if self.is_deletion:
             return self.head.removeprefix(f"reconciler/{INSTANCE}/delete/")
         return self.head.partition("/")[2].rpartition("/")[0]
@@ -200,13 +204,23 @@ class Fleet:
                 if data["state"] == state and (stands or state != "open"):
                     head = stands[0] if stands else data["head"]
                     body = f"{data['title']}\n{data['body']}\n{json.dumps(data['comments'])}"
-                    listed.append(
-                        Pull(data["number"], head, data["state"], data["title"], body, data["draft"])
-                    )
+                    pull = Pull(data["number"], head, data["state"], data["title"], body, data["draft"])
+                    listed += [pull._replace(member=each) for each in self._members(repo, pull)]
         if state == "open":
             main = trees.root(repo, "main")
             listed = [pull for pull in listed if trees.merged(repo, pull.head) != main]
         return sorted(listed)
+
+    def _members(self, repo: Repo, pull: Pull) -> list[str]:
+        """Return the packages that a group's branch changes; of another pull request its own, as ""."""
+        if not pull.head.startswith(f"reconciler/{INSTANCE}/group/"):
+            return [""]
+        tree = trees.merged(repo, pull.head) or trees.root(repo, pull.head)
+        before, after = trees.listing(repo, trees.root(repo, "main")), trees.listing(repo, tree)
+        changed = {path for path in before | after if before.get(path) != after.get(path)}
+        kptfiles = sorted(p.removesuffix("Kptfile") for p in before | after if p.endswith("/Kptfile"))
+        outer = [p for p in kptfiles if not any(p != o and p.startswith(o) for o in kptfiles)]
+        return [p.rstrip("/") for p in outer if any(path.startswith(p) for path in changed)]
 
     def packages(self, repository: str, branch: str = "main") -> list[str]:
         """Return the paths of the directories with a Kptfile."""

@@ -5,7 +5,7 @@ A token is a word that nobody else writes, so that asking where a change went is
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 TOKEN = re.compile(rb"[kuf]\d{5}x")
 
@@ -53,6 +53,19 @@ class Ledger:
     def guard(self, text: str, repository: str, package: str, file: str) -> None:
         """Record a file that no run may ever change."""
         self.foreign[text.encode()] = Token(text.encode(), repository, package, file)
+
+    def rename(self, before: str, now: str) -> None:
+        """Call a Repository by another name."""
+
+        def renamed(token: Token) -> Token:
+            return replace(token, repository=now) if token.repository == before else token
+
+        self.people = {text: renamed(token) for text, token in self.people.items()}
+        self.foreign = {text: renamed(token) for text, token in self.foreign.items()}
+        self.touched = {(now if r == before else r, p) for r, p in self.touched}
+        self.repiped = {(now if r == before else r, p) for r, p in self.repiped}
+        self.forgiven = {(now if r == before else r, p, t) for r, p, t in self.forgiven}
+        self.files = {(now if r == before else r, p, f) for r, p, f in self.files}
 
     def give_up(self, tokens: Iterable[bytes]) -> None:
         """Forget changes that their author, or an approved text that names them, took back."""

@@ -9,7 +9,8 @@ from typing import Any
 from tests.support.combination import trees
 from tests.support.combination.fleet import Fleet, Pull, Result
 from tests.support.combination.ledger import Token, tokens_in
-from tests.support.combination.spec import CATALOG
+from tests.support.combination.spec import CATALOG, INSTANCE
+from tests.support.git import Repo
 
 OWN_FILES = ("Kptfile", "package-context.yaml")
 GUARD = "DeletionGuard"
@@ -123,8 +124,8 @@ def check_merges_stay_inside(fleet: Fleet) -> Iterator[str]:
     """Merging a pull request changes files of its package alone, and its text lists them."""
     for repository in fleet.spec.repositories():
         repo = fleet.repo(repository)
-        main = trees.root(repo, "main")
-        for pull in fleet.pulls(repository):
+        main, pulls = trees.root(repo, "main"), fleet.pulls(repository)
+        for pull in pulls:
             result = trees.merged(repo, pull.head)
             if result is None:
                 continue
@@ -132,6 +133,8 @@ def check_merges_stay_inside(fleet: Fleet) -> Iterator[str]:
             by_people = {
                 file for r, path, file in fleet.ledger.files if (r, path) == (repository, pull.package)
             }
+            others = tuple(f"{p.package}/" for p in pulls if p.head == pull.head and p != pull)
+            changed = [path for path in changed if not others or not path.startswith(others)]
             yield from _outside(pull, changed, by_people)
 
 
@@ -146,7 +149,7 @@ def _outside(pull: Pull, changed: list[str], by_people: set[str]) -> Iterator[st
         if not path.startswith(start):
             yield f"merging {pull.head} changes {path}, outside of its package"
     inside = [path.removeprefix(start) for path in changed if path.startswith(start)]
-    if pull.is_deletion or len(inside) > MOST_FILES_SHOWN:
+    if pull.is_deletion or pull.member or len(inside) > MOST_FILES_SHOWN:
         return
     for path in inside:
         if path not in OWN_FILES and path not in by_people and path not in pull.body:
@@ -280,7 +283,7 @@ def _contradictions(
     drafts = [p for p in fleet.pulls(repository) if p.package == path and not p.is_deletion]
     if len([v for v in fleet.spec.variants if path in [fleet.full(repository, p) for p in v.paths]]) > 1:
         drafts = []  # of several variants that want one package, the draft belongs to another
-    is_draft = any(_is_draft_of(ref, path) for ref in repo.refs())
+    is_draft = any(_is_draft_of(ref, path) or _is_in_group(repo, ref, path) for ref in repo.refs())
     is_there = f"{path}/Kptfile" in trees.listing(repo, trees.root(repo, "main"))
     if shown.get("DraftExists") == "True" and not is_draft:
         yield f"{name} has DraftExists=True and no draft in {repository}"
@@ -289,6 +292,11 @@ def _contradictions(
     for condition in ("DownstreamEnsured", "Ready"):
         if shown.get(condition) == "True" and not is_draft and not is_there:
             yield f"{name} has {condition}=True and neither a draft nor a package"
+
+
+def _is_in_group(repo: Repo, ref: str, path: str) -> bool:
+    is_group = ref.startswith(f"refs/heads/reconciler/{INSTANCE}/group/")
+    return is_group and f"{path}/Kptfile" in trees.listing(repo, trees.root(repo, ref))
 
 
 def _is_draft_of(ref: str, path: str) -> bool:
@@ -308,9 +316,9 @@ def check_published(fleet: Fleet, observation: Observation) -> Iterator[str]:
         change = observation.change(variant.repository, path) or {}
         if variant.is_set or shown.get("Ready") != "True" or commit is None:
             continue
-        if change.get("reason") not in ("UpToDate", "InReview") or any(
-            _is_draft_of(r, path) for r in repo.refs()
-        ):
+        has_draft = any(_is_draft_of(r, path) for r in repo.refs())
+        has_draft |= any(p.package == path for p in fleet.pulls(variant.repository))
+        if change.get("reason") not in ("UpToDate", "InReview") or has_draft:
             continue
         data = trees.files(repo, trees.root(repo, "main"), path).get(f"{path}/Kptfile", b"")
         same = trees_are_equal(fleet, variant.package, data, commit)

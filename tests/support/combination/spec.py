@@ -71,9 +71,10 @@ class VariantSpec:
         if self.injection:
             template["injectors"] = [{"kind": "Site", "name": "north"}]
         if self.pipeline != "none":
-            image, config = PIPELINES[self.pipeline]
-            step = {"name": self.pipeline, "image": f"{IMAGES}/{image}", "configMap": config}
-            template["pipeline"] = {"mutators": [step]}
+            steps = [(name, *PIPELINES[name]) for name in self.pipeline.split("+")]
+            template["pipeline"] = {
+                "mutators": [{"name": n, "image": f"{IMAGES}/{i}", "configMap": c} for n, i, c in steps]
+            }
         annotations = dict(self.annotations)
         if self.policy and not self.is_set:
             annotations["reconciler.dev/on-conflict"] = self.policy
@@ -109,13 +110,20 @@ class FleetSpec:
     variants: list[VariantSpec] = field(default_factory=list)
     neighbours: list[str] = field(default_factory=list)
     corpus: list[str] = field(default_factory=list)
+    group: str = "package"
+    waves: bool = False
+    """Whether packages of sets move one after the other."""
+    names: dict[str, str] = field(default_factory=dict)
+    """Repositories that were renamed, each by its first name."""
 
     def repositories(self) -> list[str]:
         """Return the names of the downstream Repositories."""
-        return ["edge-1", "edge-2"] if self.layout == "many" else ["edge-1"]
+        first = ["edge-1", "edge-2"] if self.layout == "many" else ["edge-1"]
+        return [self.names.get(name, name) for name in first]
 
     def git_of(self, repository: str) -> tuple[str, str]:
         """Return the Git repository and the directory that a registered Repository is."""
+        repository = next((first for first, now in self.names.items() if now == repository), repository)
         if self.layout == "mono":
             return "control", {"edge-1": "fleet"}.get(repository, repository)
         return repository, ""
@@ -138,6 +146,10 @@ class FleetSpec:
         guard = {key: value for key, value in self.guard.items() if key != "consents"}
         if guard:
             spec["deletions"] = guard
+        if self.group != "package":
+            spec["pullRequests"] = {"groupBy": self.group}
+        if self.waves:
+            spec["rollouts"] = [{"waves": [{"name": "first", "size": 1}, {"name": "rest"}]}]
         if "consents" in self.guard:
             spec["consents"] = self.guard["consents"]
         return {
