@@ -18,22 +18,26 @@ help:  ## List the targets
 $(VENV)/.runs: pyproject.toml requirements-run.lock requirements-build.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), and Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements-run.lock
-	$(PIP) --require-hashes -r requirements-build.lock
-	$(PIP) --no-deps --no-build-isolation -e .
+	@echo "Installing the reconciler into $(VENV): 39 MB, about half a minute."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements-run.lock
+	@$(PIP) --require-hashes -r requirements-build.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.runs requirements.lock
-	$(PIP) --require-hashes -r requirements.lock
+	@echo "Installing what tests and tools need into $(VENV): another 130 MB, about a minute."
+	@$(PIP) --require-hashes -r requirements.lock
 	@touch $@
 
 demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, upstream bump, target removed, apply
 	@rm -rf $(DEMO)
 	@$(RUN)reconciler demo $(DEMO) >/dev/null
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO)/walkthrough.sh
+	@echo 'To use it here: export PATH="$(CURDIR)/$(VENV)/bin:$$PATH"'
 
 test: $(VENV)/.installed  ## The tests; slow has those that run for longer
+	@echo "Running the tests: about 7 minutes on two cores, the first dots after one."
 	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples, faults, laws, fuzz and soak try everything

@@ -171,6 +171,30 @@ def code(text: str) -> str:
     return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
+_MARKUP = re.compile(r"[\\`*_{}\[\]#|~>]|^[-=+]|(?<=^\d)[.)]")
+_LINKED = re.compile(r"[^\s()\[\]]*(?:@|://|www\.)[^\s()\[\]]*[^\s()\[\].,;:]|@")
+"""A word that a forge would make a link or a mention of."""
+
+
+def prose(text: str) -> str:
+    """Return `text` as Markdown that reads as a sentence, with what is between backticks as code.
+
+    Markup and HTML are inert in it, and addresses and mentions are code.
+    """
+    parts = terminal(text).split("`")
+    if len(parts) % 2 == 0 or "" in parts[1::2]:
+        return _escaped("`".join(parts))
+    return "".join(code(part) if number % 2 else _escaped(part) for number, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    linked = _LINKED.search(text)
+    if linked:
+        before, after = text[: linked.start()], text[linked.end() :]
+        return f"{_escaped(before)}{code(linked.group())}{_escaped(after)}"
+    return _MARKUP.sub(r"\\\g<0>", text.replace("&", "&amp;").replace("<", "&lt;"))
+
+
 def cell(text: str) -> str:
     """Return `text` as a code span inside a Markdown table, where a bar would end the cell."""
     return code(text).replace("|", "\\|")

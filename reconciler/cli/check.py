@@ -12,7 +12,13 @@ from reconciler.apply.dashboard import write_check_comment
 from reconciler.base.errors import ConfigurationError, Exit, UsageError, worst
 from reconciler.base.reasons import Reason
 from reconciler.base.text import terminal
-from reconciler.cli.differences import diff_option, html_option, show_check_differences, write_page
+from reconciler.cli.differences import (
+    check_difference,
+    diff_option,
+    html_option,
+    show_check_differences,
+    write_page,
+)
 from reconciler.cli.output import (
     Output,
     Printer,
@@ -110,10 +116,12 @@ def check(
         raise
     printer = make_printer()
 
+    is_read = bool(comment_on) or output == Output.MARKDOWN or runner.has_summary
+
     def make(comparison: Comparison) -> _Shown:
         part = replace(checked, comparison=comparison)
         code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
-        return _make_forms(printer, part, code)
+        return _make_forms(printer, part, code, check_difference(printer, part) if is_read else "")
 
     printed = tell_comparison(checked.comparison, make)
     checked = printed.checked
@@ -144,7 +152,7 @@ class _Shown(NamedTuple):
     outputs: dict[str, str]
 
 
-def _make_forms(printer: Printer, checked: CheckResult, code: Exit) -> _Shown:
+def _make_forms(printer: Printer, checked: CheckResult, code: Exit, difference: str) -> _Shown:
     from reconciler.report.markdown import comparison_markdown
 
     comparison, names = checked.comparison, checked.names
@@ -153,7 +161,7 @@ def _make_forms(printer: Printer, checked: CheckResult, code: Exit) -> _Shown:
         code,
         list(comparison_lines(comparison, names, paint=printer.paint)),
         comparison_value(comparison, names),
-        comparison_markdown(comparison, names),
+        comparison_markdown(comparison, names, difference=difference),
         comparison_sarif(comparison),
         [
             *map(annotate_problem, comparison.new),

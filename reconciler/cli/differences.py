@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from reconciler.base.errors import UsageError
 from reconciler.base.progress import current_display, open_task
@@ -15,7 +16,7 @@ from reconciler.base.redact import Redactor
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, terminal
 from reconciler.cli.output import Printer, require_readable
-from reconciler.plan.changes import Change
+from reconciler.plan.changes import Change, Op
 from reconciler.plan.chart_values import template_of
 from reconciler.plan.compare import WITHDRAW
 from reconciler.report.build import (
@@ -28,7 +29,8 @@ from reconciler.report.build import (
     sorted_changes,
     variant_set,
 )
-from reconciler.report.diff import package_patch
+from reconciler.report.console import plain
+from reconciler.report.diff import MOST_TEXT, package_patch
 from reconciler.run.check import CheckResult
 from reconciler.run.differences import is_deletion, read_sides
 from reconciler.run.plan import PlannedRun
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from reconciler.report.html import Page
 _MOST_VALUES = 20
 """Changed values of charts that a difference lists; more than these are counted."""
+
+_MOST_IN_COMMENT = 50
+"""Packages whose files the comment of a check may show."""
 
 diff_option = click.option(
     "--diff", "shows_diff", is_flag=True, help="Print the differences of files; `git apply` takes them."
@@ -115,8 +120,27 @@ def show_check_differences(printer: Printer, checked: CheckResult) -> None:
     if checked.proposed is None:
         printer.lines(["# Packages were not compared."])
         return
-    changes = [d.change for d in checked.comparison.packages if d.what != WITHDRAW]
-    show_differences(printer, checked.proposed, sorted(changes, key=change_order))
+    show_differences(printer, checked.proposed, _check_changes(checked))
+
+
+def _check_changes(checked: CheckResult) -> list[Change]:
+    # What a draft that ends would have changed is not what merging does.
+    changes = (d.change for d in checked.comparison.packages if d.what not in (WITHDRAW, Op.CLOSE))
+    return sorted(changes, key=change_order)
+
+
+def check_difference(printer: Printer, checked: CheckResult) -> str:
+    """Return what merging does to files as lines of a patch, as much as fits a comment; "" for nothing."""
+    if checked.proposed is None or not checked.comparison.packages:
+        return ""
+    changes, room = _check_changes(checked)[:_MOST_IN_COMMENT], MOST_TEXT
+    lines: list[str] = []
+    for line in _lines(replace(printer, paint=plain), checked.proposed, changes, unfolded=False):
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*lines, "# and more: reconciler check --diff"])
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _lines(

@@ -48,7 +48,7 @@ _LEFT_TO_DO: Mapping[str, tuple[str, ...]] = {
         "enable Pipelines, and give the pipeline look-again a schedule",
     ),
 }
-"""Steps of a person at each forge, before its pipeline runs."""
+"""The steps of a person at each forge, before its pipeline runs."""
 _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
 """The placeholder of the publisher in workflows, until a release is made."""
 

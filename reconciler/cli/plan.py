@@ -77,6 +77,11 @@ def plan(
     change or of those that are named, equal ones once. `--html` also writes one page for a browser, with
     filters, a matrix of packages and clusters, and differences. See docs/reports.md.
 
+    CHANGE is what `apply` would do with a package: create, update to another upstream revision, edit for its
+    manifest, adopt one that people made, transfer to another variant, publish what was merged, propose to
+    delete, orphan (release without deleting), close a draft that is obsolete, approve by policy, block what
+    cannot be, or keep as it is; what waits has its state as its word, such as conflict or held back.
+
     \b
     Examples:
       reconciler plan                              of the repository around the current directory

@@ -49,6 +49,11 @@ class Runner:
         self._summary = environment.get("GITHUB_STEP_SUMMARY", "")
         self._outputs = environment.get("GITHUB_OUTPUT", "")
 
+    @property
+    def has_summary(self) -> bool:
+        """Whether people see a job summary."""
+        return bool(self._summary)
+
     def annotate(self, annotations: Iterable[Annotation]) -> None:
         """Print the commands that annotate files; a name in them is no command of its own."""
         if self._annotates:

@@ -12,10 +12,12 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, terminal
 from reconciler.dependencies.lock.changes import MoveOp, cluster_changes, waiting_text
 from reconciler.dependencies.lock.format import (
+    COMPOSITION,
     ClusterUpdate,
     LockChange,
     LockOp,
     LockUpdate,
+    ownership_lines,
 )
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, PackageId

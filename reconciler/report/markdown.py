@@ -114,8 +114,13 @@ def fatal_markdown(title: str, texts: Sequence[tuple[str, Text]]) -> str:
     return fill("fatal.md", title=title, texts=texts)
 
 
-def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "Check") -> str:
-    """Return what merging a change would do as a job summary; the difference first, old problems last."""
+def comparison_markdown(
+    comparison: Comparison, names: Names, *, title: str = "Check", difference: str = ""
+) -> str:
+    """Return what merging a change would do as a job summary; the difference first, old problems last.
+
+    The `difference` of files, as a patch, is folded.
+    """
     table = rows(comparison, names)
     return fill(
         "check.md",
@@ -134,6 +139,7 @@ def comparison_markdown(comparison: Comparison, names: Names, *, title: str = "C
         refusals=comparison.refusals,
         rows=[{**row, "detail": row["detail"][:LONGEST]} for row in table[:ROWS]],
         hidden=max(0, len(table) - ROWS),
+        difference=difference,
     )
 
 
@@ -420,6 +426,7 @@ def _environment() -> Environment:
     )
     environment.filters["code"] = text.code
     environment.filters["cell"] = text.cell
+    environment.filters["prose"] = text.prose
     environment.filters["block"] = text.block
     environment.filters["plural"] = plural
     return environment

@@ -818,3 +818,18 @@ spec:
     assert said.last == "Problems: 1 new, 1 there before"
     assert "edge-1/two would not be ready: apply-setter:v0.2 cannot run" in said.out
     assert "was there before: manifests/set.yaml" in said.out
+
+
+def test_markdown_has_the_difference_of_files_folded(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    for cluster in ("edge-1", "edge-2", "edge-3"):
+        Repo(root / f"{cluster}.git").merge("drafts/web/packagevariant-1", how="squash")
+    run(root, "apply", "--control", "control.git")
+    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
+
+    said = check(root, "-o", "markdown")
+
+    folded = said.out.partition("<summary>The files of packages, before and after</summary>")[2]
+    assert "-    ref: web/v1\n+    ref: web/v2\n" in folded
+    assert folded.rstrip().endswith("</details>")
+    assert "<details>" not in check(root, "-o", "markdown", "--level", "manifests").out
