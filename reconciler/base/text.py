@@ -171,7 +171,7 @@ def code(text: str) -> str:
     return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
-_MARKUP = re.compile(r"[\\`*_{}\[\]#|~>]|^[-=+]|(?<=^\d)[.)]")
+_MARKUP = re.compile(r"[\\`*{}\[\]#|~>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-=+]|(?<=^\d)[.)]")
 _LINKED = re.compile(r"[^\s()\[\]]*(?:@|://|www\.)[^\s()\[\]]*[^\s()\[\].,;:]|@")
 """A word that a forge would make a link or a mention of."""
 
