@@ -64,7 +64,7 @@ def answer(
         choice for choice, is_given in zip(Choice, (keep, take, value is not None), strict=True) if is_given
     ]
     if len(choices) != 1:
-        hint = "`reconciler explain REPO/PACKAGE` shows both values of each conflict."
+        hint = f"`reconciler explain {package}` shows both values of each conflict."
         raise UsageError("Choose one answer: --keep, --take or --value", hint=hint)
     (choice,) = choices
     planned = plan_fleet(read_inputs(settings, writes=True))

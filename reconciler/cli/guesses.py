@@ -16,7 +16,6 @@ OF_COMMANDS: Mapping[str, str] = {
     "up": "apply",
     "output": "status",
     "state": "status",
-    "destroy": "plan",
     "import": "init --from-porch",
     "bootstrap": "init",
     "new": "init",
@@ -38,8 +37,6 @@ OF_COMMANDS: Mapping[str, str] = {
     "sync": "apply",
     "run": "apply",
     "create": "apply",
-    "delete": "plan",
-    "remove": "plan",
     "prune": "apply --prune",
     "auth": "doctor",
     "login": "doctor",
@@ -92,6 +89,8 @@ OF_COMMANDS: Mapping[str, str] = {
     "snapshot create": "snapshot import",
 }
 """The command that does what a word means elsewhere; a word of a group begins with its name."""
+REMOVING = frozenset({"delete", "destroy", "remove", "uninstall", "rm"})
+"""Words for what a manifest does here by going."""
 OF_OPTIONS: Mapping[str, str] = {
     "apply dry-run": "`reconciler plan` shows it and writes nothing.",
     "apply diff": "`reconciler plan --diff` shows it and writes nothing.",
@@ -143,6 +142,8 @@ class CommandGroup(click.Group):
 def _command_hint(ctx: click.Context, name: str, names: Sequence[str]) -> str:
     path = _path(ctx)
     of_peer = OF_COMMANDS.get(f"{path} {name}".strip()) or (OF_COMMANDS.get(name) if not path else None)
+    if name in REMOVING and not path:
+        return " Remove its manifest or its label and commit that: `reconciler plan` proposes the deletion."
     if of_peer:
         return f" Did you mean `reconciler {of_peer}`?"
     if close := close_names(name, names, most=1):

@@ -1,5 +1,6 @@
 """`pr`: pull requests of repositories without a forge: Git keeps them."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -22,6 +23,7 @@ from reconciler.cli.output import (
     require_readable,
     show_standing,
     show_unread,
+    terminal_width,
     writing_control_options,
 )
 from reconciler.cli.pull_requests import (
@@ -41,7 +43,7 @@ from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
 from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
 from reconciler.plan.build import find_unread
-from reconciler.report.console import table_lines
+from reconciler.report.console import markdown_lines, table_lines
 from reconciler.report.json import listing, wire
 from reconciler.report.status import since_cell
 from reconciler.run.inputs import read_inputs
@@ -134,7 +136,7 @@ def show(settings: RunOptions, output: str, name: str) -> Exit:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:
         for pull in listed:
-            printer.lines(_details(pull))
+            printer.lines(_details(pull, printer))
     return Exit.DONE
 
 
@@ -309,7 +311,7 @@ def _table(
     yield from table_lines(heads, rows, printer.width)
 
 
-def _details(listed: ListedPull) -> Iterator[str]:
+def _details(listed: ListedPull, printer: Printer) -> Iterator[str]:
     pull = listed.pull
     yield f"{terminal(listed.name)}: {terminal(pull.title)} ({_state(listed)})"
     yield f"  package: {terminal(listed.shown)}"
@@ -318,7 +320,12 @@ def _details(listed: ListedPull) -> Iterator[str]:
     yield f"  head: {terminal(pull.head)} {pull.head_oid}"
     yield f"  base: {terminal(pull.base)}"
     yield ""
-    yield from (f"  {terminal(line)}".rstrip() for line in pull.body.splitlines())
+    body = "\n".join(map(terminal, pull.body.splitlines()))
+    width = terminal_width(sys.stdout)
+    if width is None:
+        yield from (f"  {line}".rstrip() for line in body.splitlines())
+    else:  # people read it; programs and pages get the Markdown
+        yield from (f"  {line}".rstrip() for line in markdown_lines(body, width - 2, printer.paint))
 
 
 def _state(listed: ListedPull) -> str:

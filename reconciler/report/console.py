@@ -33,6 +33,37 @@ def table_rows(
         yield [line for i, group in enumerate(groups) for line in _lines(row, widths, group, i, width)]
 
 
+_TAG = re.compile(r"</?(?:details|summary)>")
+_CODE = re.compile(r"(`+) ?(.+?) ?\1")
+
+
+def markdown_lines(text: str, width: int | None, paint: "Paint") -> Iterator[str]:
+    """Yield the text of a pull request, which is Markdown, as lines for a terminal, without its marks."""
+    table: list[list[str]] = []
+    fence = ""
+    for line in [*text.splitlines(), ""]:
+        if not fence and line.startswith("|"):
+            cells = [_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            table += [] if set("".join(cells)) <= {"-", " "} else [cells]
+            continue
+        if table:
+            yield from table_lines(table[0], table[1:], width)
+            table = []
+        if line.startswith("```"):
+            fence = "" if fence else line
+        elif fence:
+            color = {"+": Color.GREEN, "-": Color.RED}.get(line[:1]) if "diff" in fence else None
+            yield paint(f"  {line}", color) if color else f"  {line}"
+        elif line.startswith("#"):
+            yield paint(line.lstrip("# "), Color.BOLD)
+        elif "<details>" not in line and "</details>" not in line:
+            yield from folded([_unmarked(_TAG.sub("", line).replace("**", ""))], width)
+
+
+def _unmarked(text: str) -> str:
+    return _CODE.sub(r"\2", text).replace("\\|", "|")
+
+
 def table_lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None
 ) -> Iterator[str]:

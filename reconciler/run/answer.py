@@ -76,7 +76,8 @@ def _spellings(conflict: Conflict, package: str) -> Iterator[str]:
         yield from (conflict.name, without_mark(conflict.name), f"{KEEP}: {conflict.name}")
     files = (file, file.rpartition("/")[2], f"{package}/{file}", "")
     resources = (resource, resource.replace(" ", "/"), "")
-    for parts in ((f, r, x) for f in files for r in resources for x in (conflict.field, "")):
+    fields = (conflict.field, conflict.field.rpartition(".")[2], "")
+    for parts in ((f, r, x) for f in files for r in resources for x in fields):
         if any(parts):
             yield " ".join(filter(None, parts))
 

@@ -34,7 +34,7 @@ def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_answer_is_a_commit_that_the_next_run_counts(world: World) -> None:
     kept = world.run("answer", NAME, "one.yaml", "data.a", "--keep")
-    took = world.run("answer", NAME, "one.yaml data.b", "--take")
+    took = world.run("answer", NAME, "b", "--take")
     set_ = world.run("answer", NAME, "two.yaml", "--value", "mine")
 
     assert [done.code for done in (kept, took, set_)] == [0, 0, 0], kept.err + took.err + set_.err

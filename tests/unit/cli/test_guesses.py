@@ -52,6 +52,7 @@ def test_the_option_of_a_peer_gets_what_to_do_instead(line: str, capfd: pytest.C
         ("plant", "Did you mean 'plan'?"),
         ("repo lst", "Did you mean 'list'?"),
         ("repo zzz", "It has add, list."),
+        ("delete web", "`reconciler plan` proposes the deletion."),
     ],
 )
 def test_a_wrong_guess_leads_on(line: str, leads_on: str, capfd: pytest.CaptureFixture[str]) -> None:
