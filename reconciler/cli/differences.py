@@ -42,7 +42,7 @@ _MOST_VALUES = 20
 """Changed values of charts that a difference lists; more than these are counted."""
 
 _MOST_IN_COMMENT = 50
-"""Packages whose files the comment of a check may show."""
+"""Packages with files in the comment of a check."""
 
 diff_option = click.option(
     "--diff", "shows_diff", is_flag=True, help="Print the differences of files; `git apply` takes them."
