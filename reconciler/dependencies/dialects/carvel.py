@@ -60,20 +60,23 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
             return _read_install(document, notes)
         case "PackageMetadata":
             notes.parse(api.PackageMetadata, document)
-        case "PackageRepository":  # `index sync` and `index import` bring its packages
-            fetch = parsed.spec.fetch if (parsed := notes.parse(api.PackageRepository, document)) else None
-            if fetch and fetch.inline and fetch.inline.paths_from:
-                message = (
-                    "The packages of these objects are not read: bring them with `reconciler index import`"
-                )
-                notes.warn(("spec", "fetch", "inline", "pathsFrom"), message)
-            if fetch and fetch.image and fetch.image.sub_path:
-                notes.warn(("spec", "fetch", "image", "subPath"), "Packages are read below packages/ alone")
+        case "PackageRepository":
+            _check_repository(document, notes)  # `index sync` and `index import` read it
         case kind:
             notes.refuse(
                 ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND
             )
     return notes.reading()
+
+
+def _check_repository(document: Document, notes: Diagnostics) -> None:
+    parsed = notes.parse(api.PackageRepository, document)
+    inline, image = (parsed.spec.fetch.inline, parsed.spec.fetch.image) if parsed else (None, None)
+    if inline and inline.paths_from:
+        message = "The packages of these objects are not read: bring them with `reconciler index import`"
+        notes.warn(("spec", "fetch", "inline", "pathsFrom"), message)
+    if image and image.sub_path:
+        notes.warn(("spec", "fetch", "image", "subPath"), "Packages are read below packages/ alone")
 
 
 def read_package(

@@ -167,8 +167,8 @@ class NextStep:
             for install in self.inputs.installs:
                 instance = self.inputs.instance_of(install)
                 range_, versions = install.need.range, self.inputs.published(instance)
-                wanted = [c for c in versions if range_.allows(c.version, c.digest)]
-                if any(self._goes_with(candidate, needed) for candidate in wanted):
+                admitted = [c for c in versions if range_.allows(c.version, c.digest)]
+                if any(self._goes_with(candidate, needed) for candidate in admitted):
                     continue
                 movers.append(install)
                 same = (c for c in versions if c.version == needed.version)
