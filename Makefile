@@ -8,7 +8,7 @@ DEMO ?= demo
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme fresh recipes image bench structure fix golden docs mutants mutation scores faults fuzz laws samples gitea soak soak-team lock clean
+.PHONY: help demo test slow ecosystem lint docs-site docs-pictures docs-test report-check report-pictures coverage check audit release-check readme fresh recipes image bench structure fix golden docs mutation scores faults fuzz laws samples gitea soak soak-team lock clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | sort | while IFS="$$(printf '\t')" read -r name what; do \
@@ -114,9 +114,6 @@ docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, th
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.manifest_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
-
-mutants: $(VENV)/.installed  ## Each kept mutant must make its tests fail; CHANGED=COMMIT: those of files that differ from it
-	$(RUN)python tools/mutants/run.py $(if $(CHANGED),--changed "$(CHANGED)")
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
 	$(RUN)python -m tools.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \

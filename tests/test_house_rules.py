@@ -5,14 +5,12 @@ import configparser
 import itertools
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
 from vulture import Vulture
 
 from tests.support.asserts import ANY_ERROR, ITSELF, LETTER, LOOP, NOTHING, OR, find_judges, weak_tests
-from tools.mutants.anchors import changed, place, read_mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(p for p in (ROOT / "reconciler").rglob("*.py"))
@@ -61,27 +59,6 @@ def test_no_absolute_path_of_a_machine_is_committed() -> None:
     for path in [*MODULES, *(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
         assert "/work/" not in path.read_text(), path
         assert "/root/" not in path.read_text(), path
-
-
-def test_every_kept_mutant_has_its_place_and_names_tests_that_exist() -> None:
-    wrong = []
-    read = cache(lambda path: (ROOT / path).read_text() if (ROOT / path).exists() else "")
-    parse = cache(lambda path: ast.parse(read(path)))
-    for mutant in read_mutants():
-        try:
-            for edit in mutant.edits:
-                if edit.path.endswith(".py"):
-                    place(parse(edit.path), edit)
-                else:
-                    changed(read(edit.path), edit)
-        except ValueError as error:
-            wrong.append(f"{mutant.name}: {error}")
-        for test in mutant.tests:
-            path, _, function = test.partition("[")[0].partition("::")
-            if f"def {function.rpartition('::')[2]}" not in read(path):
-                wrong.append(f"{mutant.name}: there is no {test}")
-
-    assert wrong == []
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ DRAWN += [(name, FIRST + n) for name in THEMES if name != "anything" for n in ra
 OPERATED = 3 if ALL else 1
 DRAWN += [(OPERATIONS, FIRST + n) for n in range(min(OPERATED, LIVES))]
 PLACES = (0, 1, 2, 3, 5, 12)
-"""Lives that find each kept mutant of tools/mutants/places.toml."""
+"""Lives that find what places once lost: a move, a package of another instance, a declined deletion."""
 DRAWN += [(PLACED, FIRST + n) for n in (range(20) if ALL else PLACES[: 3 * LIVES])]
 DRAWN += [(NEEDS, FIRST + n) for n in range(6 if ALL else 1)]
 STEPS = 15

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.anchors import read_mutants
-
 PROJECT = Path(__file__).resolve().parents[3]
 ROW = re.compile(r"\| R(\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
 NOT_HERE = {16, 27, 42, 44, 69, 111}
@@ -52,13 +50,3 @@ def test_the_modules_that_the_rows_name_exist() -> None:
 
     assert names
     assert names - found == set()
-
-
-def test_every_row_has_a_mutant_that_its_own_test_must_notice() -> None:
-    tests = {int(number): test.strip().strip("`") for number, _, _, test in ROWS if "::" in test}
-    rows = re.compile(r"R(\d+)")
-    kept = {int(row[1]): mutant for mutant in read_mutants() if (row := rows.fullmatch(mutant.name))}
-
-    assert sorted(kept) == sorted(tests) == sorted({*range(1, 127)} - NOT_HERE)
-    for number, mutant in kept.items():
-        assert mutant.tests[0] == tests[number], mutant.name
