@@ -303,14 +303,14 @@ def _moved_from(variant: DesiredVariant, context: PlanContext) -> str:
 def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -> tuple[str, ...]:
     """Return the trees of a package that have nothing of people: those on main, and what is made of these."""
     old, target = context.inventory.records.get(resolved.variant.key), context.targets[resolved.downstream]
-    unedited = set(old.unedited) if old is not None else set[str]()
+    trees = set(old.unedited) if old is not None else set[str]()
     output = _output(resolved, change, context)
-    is_new = resolved.local is None or resolved.local in unedited
+    is_new = resolved.local is None or resolved.local in trees
     is_edited = target.draft is not None and target.draft.append_only
     made = {output} if output and is_new and not is_edited else set()
     places = (find_place(place, context) for place in (old.downstreams if old is not None else ()))
     there = {resolved.local, *(place.package.main_tree for place in places if place is not None)}
-    return tuple(sorted(made | (unedited & there)))
+    return tuple(sorted(made | (trees & there)))
 
 
 def _refused(resolved: ResolvedVariant, change: Change, context: PlanContext) -> RefusedMerge | None:
