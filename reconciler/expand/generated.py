@@ -1,6 +1,6 @@
 """Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from reconciler.inventory.inventory import (
     PackageState,
     RepositoryView,
     Sourced,
+    TreeAt,
     declared_upstreams,
 )
 from reconciler.names.ids import Lifecycle, NamedObject, ObjectName, Oid, PackageKey
@@ -128,7 +129,7 @@ class _Set:
         upstream = self.spec.upstream
         view = self.repositories.get((upstream and upstream.repo) or "")
         normal = normal_upstream(upstream, view) if upstream else None
-        metadata = find_upstream(normal, view) if normal else None
+        metadata = find_upstream(normal, view, self.inventory.trees) if normal else None
         if normal is None or metadata is None:
             return self.stall(self.missing_upstream(view))
         snapshot, clusters = self.inventory.snapshot, named_clusters(self.pvs.manifest)
@@ -290,7 +291,9 @@ _NULL_OID = Oid("0" * 40)
 _NULL_COMMIT = Commit(_NULL_OID, 0)
 
 
-def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[str, Any] | None:
+def find_upstream(
+    upstream: Upstream, view: RepositoryView | None, trees: Container[TreeAt] = ()
+) -> Mapping[str, Any] | None:
     """Return the metadata of the upstream's package revision object, None if there is no such revision.
 
     The commit is resolved later. The metadata of a version range has no name, because names of variants
@@ -301,7 +304,13 @@ def find_upstream(upstream: Upstream, view: RepositoryView | None) -> Mapping[st
     does not match every draft.
     """
     package = upstream.package or ""
-    state = view.upstream_at(view.full_path(package)) if view else None
+    path = view.full_path(package) if view else ""
+    state = view.upstream_at(path) if view else None
+    branch = upstream.branch or ""
+    if view is not None and state is None and branch in view.branches:
+        # A new package may be on that branch alone.
+        at = TreeAt(view.url, view.branches[branch].oid, path)
+        state = PackageState(path) if at in trees else None
     if view is None or state is None:
         return None
     if upstream.version:

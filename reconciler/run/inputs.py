@@ -137,7 +137,8 @@ def _read_repositories(control: Reading, shard: Shard) -> tuple[Inventory, Desir
     read = control.read(named_urls(control.inventory, clusters), planned=clusters)
     if not read.skipped:
         return read.complete(), None
-    inventory, desired = with_trees(read.inventory, read.mirrors), expand(read.inventory)
+    inventory = with_trees(read.inventory, read.mirrors)
+    desired = expand(inventory)
     urls, why = wanted(desired, inventory, read_dependencies(inventory, control.mirrors), shard)
     notes = [f"Shard {shard} reads every repository: {why}"] if why else ()
     inventory = read.read(urls, planned=clusters).complete(*notes)

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
 from reconciler.expand.generated import assume_upstreams, describe_missing, find_upstream
-from reconciler.inventory.inventory import Commit, Draft, PackageRevision, RepositoryView
+from reconciler.inventory.inventory import Commit, Draft, PackageRevision, RepositoryView, TreeAt
 from reconciler.names.ids import Lifecycle, Oid
 from tests.support.sets import COMMIT, TREE, a_package, blueprints, package_set, repository, variant, world
 from tests.support.values import replace
@@ -70,6 +70,16 @@ def test_find_upstream(case: Case) -> None:
     latest = {"kpt.dev/latest-revision": "true"} if str(case.name).endswith(".v2") else {}
     named = {"name": case.name, "namespace": "default", "labels": latest, "annotations": {}}
     assert metadata == (named if case.name else None)
+
+
+@pytest.mark.parametrize(("package", "name"), [("new", "blueprints.new.next"), ("typo", None)])
+def test_package_may_be_on_its_branch_alone(package: str, name: str | None) -> None:
+    upstream = Upstream(repo="blueprints", package=package, branch="next")
+    trees = {TreeAt(view().url, COMMIT.oid, view().full_path("new"))}
+
+    metadata = find_upstream(upstream, view(), trees)
+
+    assert (metadata["name"] if metadata else None) == name
 
 
 def test_version_range_has_no_name() -> None:
