@@ -1,7 +1,7 @@
 """One cluster as judgements see it: its snapshot, and the definitions that packages on main bring."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -20,6 +20,19 @@ BINDING: Final = POLICY._replace(kind=f"{POLICY.kind}Binding")
 NAMESPACE: Final = GroupKind("", "Namespace")
 DECIDING: Final = (CRD, POLICY, BINDING)
 """Kinds that decide about others; only where all objects of them are known is silence an answer."""
+BUILT_IN: Final = frozenset(
+    {
+        *("", "apps", "batch", "autoscaling", "policy", "extensions", CRD.group, POLICY.group),
+        *(
+            f"{name}.k8s.io"
+            for name in (
+                *("rbac.authorization", "networking", "storage", "scheduling", "node", "coordination"),
+                *("discovery", "events", "certificates", "apiregistration", "authentication"),
+            )
+        ),
+    }
+)
+"""Groups of Kubernetes itself, whose kinds have no definition."""
 _NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
@@ -42,13 +55,13 @@ class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
 
 
 class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
-    """A cluster: `main` are the objects of its packages on main, of the kinds that decide about others."""
+    """A cluster: `read_main` returns the objects of a kind that its packages on main have."""
 
     name: str
     snapshot: Snapshot = field(default_factory=Snapshot)
     is_recent: bool = True
     """Whether the lists of the snapshot are not older than its policy allows."""
-    main: tuple[Mapping[str, Any], ...] = ()
+    read_main: Callable[[GroupKind], Sequence[Mapping[str, Any]]] = lambda _: ()
 
     @cached_property
     def version(self) -> Version | None:
@@ -62,19 +75,23 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         is_absent = served is not None and kind == POLICY and not any(name == kind.kind for _, name in served)
         return self.is_recent and (is_absent or self.snapshot.is_complete(kind, namespace))
 
-    def objects(self, kind: GroupKind) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a kind: those of packages on main, then those that only the snapshot has.
+    def objects(self, kind: GroupKind) -> Sequence[Mapping[str, Any]]:
+        """Return the objects of a kind: those of packages on main, then those that only the snapshot has.
 
         A snapshot that is too old has none: what it has may have changed since.
         """
-        names = set()
-        for value in self.main:
-            if (identity := identity_of(value)) is not None and identity[0] == kind:
-                names.add(identity[1:])
-                yield value
-        for (api_version, name), members in self.snapshot.objects.items():
-            if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
-                yield from (item.body for item in members if (item.namespace, item.name) not in names)
+        if kind not in self._objects:
+            values = list(self.read_main(kind))
+            names = {identity[1:] for value in values if (identity := identity_of(value)) is not None}
+            for (api_version, name), members in self.snapshot.objects.items():
+                if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
+                    values += [item.body for item in members if (item.namespace, item.name) not in names]
+            self._objects[kind] = values
+        return self._objects[kind]
+
+    @cached_property
+    def _objects(self) -> dict[GroupKind, Sequence[Mapping[str, Any]]]:
+        return {}
 
     @cached_property
     def unknown(self) -> str:
@@ -130,7 +147,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
 
     def resource_of(self, kind: GroupKind) -> tuple[str, bool | None]:
         """Return the plural of a kind, and whether its objects are in namespaces, None for unknown."""
-        definition = self.definitions.get(kind)
+        definition = self.definitions.get(kind) if kind.group not in BUILT_IN else None
         if definition is not None:
             is_namespaced = definition.spec.get("scope") == "Namespaced"
             return str(value_at(definition.spec, "names", "plural")), is_namespaced
@@ -155,8 +172,7 @@ def _is_namespaced(kind: GroupKind) -> bool | None:
     """Tell whether objects of a built-in kind are in namespaces, None for any other kind."""
     if kind.kind in _CLUSTER_KINDS:
         return False
-    is_built_in = "." not in kind.group or kind.group.endswith((".k8s.io",))
-    return True if is_built_in else None
+    return True if kind.group in BUILT_IN else None
 
 
 def _plural(kind: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from reconciler.admission.cluster import CRD, Cluster, Definition, identity_of
+from reconciler.admission.cluster import BUILT_IN, Cluster, Definition, identity_of
 from reconciler.admission.defaults import TEMPLATES, field, with_defaults
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
@@ -36,8 +36,17 @@ class Judge(Struct, frozen=True):
 
     def governs(self, kind: GroupKind) -> bool:
         """Tell whether anything but Kubernetes itself decides about objects of a kind."""
-        is_defined = kind == CRD or kind in self.cluster.definitions or kind in self.proposed
+        is_defined = kind.group not in BUILT_IN and (
+            kind in self.cluster.definitions or kind in self.proposed
+        )
         return is_defined or bool(self.cluster.policies)
+
+    def judge_stored(self, definition: Object) -> Iterator[AdmissionJudgement]:
+        """Yield the stored versions that a definition leaves out."""
+        if (identity := identity_of(definition)) is not None:
+            for fault in find_unstored(definition, identity[0], self.cluster):
+                named = str(NamedObject(identity[0].kind, "", identity[2]))
+                yield self._judgement(fault, identity[0], named, is_old=False)
 
     def judge(self, request: ObjectChange) -> Iterator[AdmissionJudgement]:
         """Yield what the cluster would answer; nothing where it takes the object. Total."""
@@ -53,7 +62,8 @@ class Judge(Struct, frozen=True):
             yield self._judgement(unserved, kind, named, is_old=is_old)
             return
         before = frozenset(find_faults(None, old, str(kind), version)) if old is not None else frozenset()
-        for fault in (*find_faults(old, new, str(kind), version), *find_unstored(new, kind, self.cluster)):
+        yield from self.judge_stored(new)
+        for fault in find_faults(old, new, str(kind), version):
             is_recreated = fault.is_update and is_forced(new)
             verdict = AdmissionVerdict.RECREATED if is_recreated else AdmissionVerdict.REFUSED
             if (
@@ -94,10 +104,12 @@ class Judge(Struct, frozen=True):
                 yield broken._replace(fault=broken.fault._replace(reason=f"its Pods: {broken.fault.reason}"))
 
     def _completed(self, value: Object, kind: GroupKind) -> Object:
+        if kind.group in BUILT_IN:
+            return with_defaults(value, str(kind))
         definition = self.cluster.definitions.get(kind) or self.proposed.get(kind)
         version = str(value.get("apiVersion")).rpartition("/")[2]
         schema = definition.schemas.get(version) if definition is not None else None
-        return with_defaults(value, str(kind)) if schema is None else schema.complete(value)
+        return value if schema is None else schema.complete(value)
 
     def _by_schema(
         self, old: Object | None, new: Object, kind: GroupKind, named: str
@@ -106,6 +118,8 @@ class Judge(Struct, frozen=True):
         version = str(new.get("apiVersion")).rpartition("/")[2]
         if old is not None and old.get("apiVersion") != new.get("apiVersion"):
             old = None  # how one version is converted to another one is not known
+        if kind.group in BUILT_IN:
+            return
         places = (self.cluster.definitions.get(kind), self.proposed.get(kind))
         schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
         try:

@@ -7,7 +7,7 @@ ValidateCustomResourceDefinitionStoredVersions.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from reconciler.admission.cluster import CRD, Cluster, Definition
+from reconciler.admission.cluster import BUILT_IN, CRD, Cluster, Definition
 from reconciler.admission.defaults import items
 from reconciler.admission.immutable import Fault, Version
 from reconciler.names.ids import GroupKind
@@ -75,6 +75,8 @@ def find_unserved(
     if ends is not None and cluster.version is not None and cluster.version >= ends:
         reason = f"Kubernetes serves no {kind.kind} of {api_version} since {ends[0]}.{ends[1]}"
         return Fault("apiVersion", reason, is_update=False)
+    if kind.group in BUILT_IN:
+        return None
     definition, name = cluster.definitions.get(kind), api_version.rpartition("/")[2]
     if definition is None or definition.version(name) is not None:
         return None

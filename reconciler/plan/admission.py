@@ -1,13 +1,15 @@
 """Judge what variants propose, against main and the snapshot of each cluster (D44). Pure."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.admission.cluster import CRD, DECIDING, Cluster, definitions_of
+from reconciler.admission.cluster import CRD, DECIDING, Cluster, Definition, definitions_of, identity_of
 from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
 from reconciler.base.defects import DefectError, guard
@@ -24,8 +26,6 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-_MARKS = ("CustomResourceDefinition", "ValidatingAdmissionPolicy", "Namespace")
-"""Kinds that decide about others; a file without any of them need not be parsed."""
 _MASK = "\0"
 _Sides = tuple[Files, Files]
 
@@ -37,7 +37,8 @@ def judge_packages(
 
     Only objects that a proposal creates, changes or removes are judged; equal ones of a fleet once.
     """
-    clusters, reader = _Clusters(inventory, contents), _Reader()
+    reader = _Reader()
+    clusters = _Clusters(inventory, contents, reader)
     unjudged: dict[str, str] = {}
     # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
     is_listed = inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING)
@@ -107,26 +108,44 @@ def _sides(
 def _judge(
     cluster: Cluster, requests: "_Requests", own_values: OwnValues, reader: "_Reader"
 ) -> Iterator[AdmissionJudgement]:
-    proposed = dict(definitions_of(_filled(value, own_values) for value in requests.definitions))
-    judge = Judge(cluster, proposed)
+    def fill(value: Any) -> Any:
+        return _filled(value, own_values)
+
+    judge = Judge(cluster, requests.proposed | dict(definitions_of(map(fill, requests.definitions))))
     for request in requests.members:
         if request.is_plain and not judge.governs(request.kind):
             # What decides here is equal for all packages that differ in their own names alone.
             for masked in reader.judgements(request, cluster):
+                named = own_values.fill_text(masked.object)
                 text = own_values.fill_text(str(masked.message))
-                yield replace(
-                    masked, cluster=cluster.name, object=own_values.fill_text(masked.object), message=text
-                )
+                yield replace(masked, cluster=cluster.name, object=named, message=text)
+            if request.kind == CRD and request.new is not None:
+                yield from judge.judge_stored(fill(request.new))
         else:
-            sides = (
-                None if side is None else _filled(side, own_values) for side in (request.old, request.new)
-            )
-            yield from judge.judge(ObjectChange(*sides))
+            yield from judge.judge(ObjectChange(fill(request.old), fill(request.new)))
 
 
-def _filled(value: Any, own_values: OwnValues) -> Any:
-    """Return an object with its own values."""
-    return _mapped(value, lambda text: own_values.fill_text(text) if _MASK in text else text)
+class _Masked(dict[str, Any]):
+    """An object with the places of own values, which only the fields `masked` have."""
+
+    masked: frozenset[str]
+
+
+def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[str, Any] | None:
+    """Return an object with its own values; what has none is shared."""
+
+    def fill(text: str) -> str:
+        return own_values.fill_text(text) if _MASK in text else text
+
+    if not isinstance(value, _Masked) or not value.masked:
+        return value
+    return {key: _mapped(part, fill) if key in value.masked else part for key, part in value.items()}
+
+
+def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
+    masked = _Masked(_mapped(value, own_values.mask_text))
+    masked.masked = frozenset(key for key, part in masked.items() if any(_MASK in t for t in _texts(part)))
+    return masked
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
@@ -151,9 +170,10 @@ class _Member(Struct, frozen=True, eq=False):
 
 
 class _Requests(Struct, frozen=True):
-    """The requests of equal changes, and the definitions that they bring."""
+    """The requests of equal changes, and the definitions that they bring, those with own values apart."""
 
     members: tuple[_Member, ...] = ()
+    proposed: dict[GroupKind, Definition] = field(default_factory=dict)
     definitions: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -194,10 +214,15 @@ class _Reader(Struct):
         if digest not in self._files:
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
-                ResourceId(*map(own_values.mask_text, resource)): _mapped(value, own_values.mask_text)
+                ResourceId(*map(own_values.mask_text, resource)): _masked(value, own_values)
                 for resource, value in _objects(data)
             }
         return self._files[digest]
+
+    def objects(self, data: bytes, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a file."""
+        for value in self._read(hashlib.sha256(own_values.mask(data)).digest(), data, own_values).values():
+            yield _filled(value, own_values) or {}
 
     def judgements(self, request: _Member, cluster: Cluster) -> tuple[AdmissionJudgement, ...]:
         """Return what any cluster of this version answers to a request, with the places of own values."""
@@ -232,8 +257,23 @@ def _compared(
         api_version, kind = str(value.get("apiVersion")), str(value.get("kind"))
         is_plain = _MASK not in f"{api_version}{kind}"
         members.append(_Member(GroupKind(group_of(api_version), kind), before, after, is_plain))
-    definitions = tuple(m.new for m in members if m.kind.kind == CRD.kind and m.new is not None)
-    return _Requests(tuple(members), definitions)
+    definitions = [m.new for m in members if m.kind.kind == CRD.kind and m.new is not None]
+    plain = [value for value in definitions if "spec" not in getattr(value, "masked", ())]
+    masked = tuple(value for value in definitions if "spec" in getattr(value, "masked", ()))
+    return _Requests(tuple(members), dict(definitions_of(plain)), masked)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text of a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)
 
 
 # Clusters
@@ -244,9 +284,9 @@ class _Clusters(Struct):
 
     inventory: Inventory
     contents: Contents
+    reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[Files]] = field(default_factory=dict)
-    _parsed: dict[bytes, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    _main: dict[str, list[tuple[OwnValues, Files]]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
         """Return a cluster; a snapshot without a name counts where there is no other cluster."""
@@ -260,26 +300,24 @@ class _Clusters(Struct):
             taken = snapshot.time if snapshot.taken is None else snapshot.taken
             age_s = self.inventory.control.commit.time - taken
             is_recent = age_s <= self.inventory.policy.snapshot.max_age_s
-            cluster = Cluster(name, snapshot, is_recent, tuple(self._of_main(name, _MARKS)))
-            if kinds := [kind.kind for kind in cluster.parameters]:
-                main = (*cluster.main, *self._of_main(name, kinds))
-                cluster = Cluster(name, snapshot, is_recent, main)
-            self._clusters[name] = cluster
+            self._clusters[name] = Cluster(name, snapshot, is_recent, partial(self._of_main, name))
         return self._clusters[name]
 
-    def _of_main(self, name: str, kinds: Collection[str]) -> Iterator[Mapping[str, Any]]:
-        """Yield what packages on main have that decides about other objects of a cluster."""
+    def _of_main(self, name: str, kind: GroupKind) -> Sequence[Mapping[str, Any]]:
+        """Return the objects of a kind that packages on main of a cluster have."""
         if not self._main:
             for view in self.inventory.repositories.values():
+                own_values = OwnValues.of((view.key.name,))
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
                     if package.main_tree is not None and package.main_tree in self.contents:
-                        self._main.setdefault(view.cluster, []).append(self.contents[package.main_tree])
-        for files in self._main.get(name, ()):
-            for path in sorted(files):
-                data = files[path].data
-                if path.endswith(_SUFFIXES) and any(kind.encode() in data for kind in kinds):
-                    if data not in self._parsed:
-                        self._parsed[data] = tuple(body for _, body in _objects(data))
-                    yield from (
-                        body for body in self._parsed[data] if str(body.get("kind")).startswith(tuple(kinds))
-                    )
+                        files = self.contents[package.main_tree]
+                        self._main.setdefault(view.cluster, []).append((own_values, files))
+        named = re.compile(rb"kind[\"']?:\s*[\"']?" + re.escape(kind.kind).encode() + rb"\b")
+        return [
+            value
+            for own_values, files in self._main.get(name, ())
+            for path in sorted(files)
+            if path.endswith(_SUFFIXES) and named.search(files[path].data)
+            for value in self.reader.objects(files[path].data, own_values)
+            if (identity := identity_of(value)) is not None and identity[0] == kind
+        ]
