@@ -40,6 +40,7 @@ spec:
     groupBy: set
     dashboard: true
   risks: {registries: [registry.example.com]}
+  admission: {refused: problem}
   registries: {atOnce: 2}
   rollouts:
   - waves: [{name: canary, size: 2, soak: 1h}]
