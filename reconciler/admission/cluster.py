@@ -135,6 +135,11 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         )
         return tuple((policy, tuple(members)) for policy, members in bound if members)
 
+    @cached_property
+    def kinds_of_policies(self) -> dict[GroupKind, bool]:
+        """Whether policies may be for a kind, as far as it was asked."""
+        return {}
+
     @property
     def parameters(self) -> frozenset[GroupKind]:
         """The kinds of the parameters of policies."""

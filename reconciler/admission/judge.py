@@ -10,7 +10,7 @@ from reconciler.admission.cluster import BUILT_IN, Cluster, Definition, identity
 from reconciler.admission.defaults import TEMPLATES, field, with_defaults
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
-from reconciler.admission.policies import PolicyFault, Review, find_policy_faults
+from reconciler.admission.policies import PolicyFault, Review, find_policy_faults, may_apply
 from reconciler.admission.served import find_unserved, find_unstored
 from reconciler.names.ids import GroupKind, NamedObject
 
@@ -39,7 +39,13 @@ class Judge(Struct, frozen=True):
         is_defined = kind.group not in BUILT_IN and (
             kind in self.cluster.definitions or kind in self.proposed
         )
-        return is_defined or bool(self.cluster.policies)
+        return is_defined or self._has_policy(kind)
+
+    def _has_policy(self, kind: GroupKind) -> bool:
+        known = self.cluster.kinds_of_policies
+        if kind not in known:
+            known[kind] = may_apply(kind, self.cluster)
+        return known[kind]
 
     def judge_stored(self, definition: Object) -> Iterator[AdmissionJudgement]:
         """Yield the stored versions that a definition leaves out."""
@@ -87,7 +93,7 @@ class Judge(Struct, frozen=True):
         self, old: Object | None, new: Object, identity: tuple[GroupKind, str, str]
     ) -> Iterator[PolicyFault]:
         """Yield what policies answer to an object, and to the Pods that its controller would make of it."""
-        if not self.cluster.policies:
+        if not self._has_policy(identity[0]):
             return
         kind, namespace, name = identity
         operation = "CREATE" if old is None else "UPDATE"

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from reconciler.admission.cluster import NAMESPACE, POLICY, Cluster
-from reconciler.admission.defaults import field, items
+from reconciler.admission.defaults import TEMPLATES, field, items
 from reconciler.admission.immutable import Fault
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.cel.check import Failure
@@ -61,6 +61,21 @@ def find_policy_faults(review: Review, cluster: Cluster) -> Iterator[PolicyFault
                     yield from _of_binding(policy, binding, review, cluster)
         except Unknown as unknown:
             yield PolicyFault(Fault("", f"policy {name} cannot be judged: {unknown}", is_sure=False), name)
+
+
+def may_apply(kind: GroupKind, cluster: Cluster) -> bool:
+    """Tell whether any policy of a cluster may be for objects of a kind, or for the Pods that they make."""
+    kinds = (kind, GroupKind("", "Pod")) if str(kind) in TEMPLATES else (kind,)
+    for policy, _ in cluster.policies:
+        rules = list(items(policy, "spec", "matchConstraints", "resourceRules"))
+        for rule in rules:
+            groups, resources = ({*(rule.get(key) or ())} for key in ("apiGroups", "resources"))
+            for other in kinds:
+                if {"*", other.group} & groups and {"*", "*/*", cluster.resource_of(other)[0]} & resources:
+                    return True
+        if not rules:
+            return True
+    return False
 
 
 def _name(value: Object) -> str:
