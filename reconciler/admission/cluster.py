@@ -32,7 +32,7 @@ BUILT_IN: Final = frozenset(
         ),
     }
 )
-"""Groups of Kubernetes itself, whose kinds have no definition."""
+"""Groups of Kubernetes itself: their kinds have no definition."""
 _NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 

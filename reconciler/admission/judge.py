@@ -42,10 +42,10 @@ class Judge(Struct, frozen=True):
         return is_defined or self._has_policy(kind)
 
     def _has_policy(self, kind: GroupKind) -> bool:
-        known = self.cluster.kinds_of_policies
-        if kind not in known:
-            known[kind] = may_apply(kind, self.cluster)
-        return known[kind]
+        kinds = self.cluster.kinds_of_policies
+        if kind not in kinds:
+            kinds[kind] = may_apply(kind, self.cluster)
+        return kinds[kind]
 
     def judge_stored(self, definition: Object) -> Iterator[AdmissionJudgement]:
         """Yield the stored versions that a definition leaves out."""
@@ -81,13 +81,13 @@ class Judge(Struct, frozen=True):
             unless = "its time to live is over" if verdict is AdmissionVerdict.NOT_JUDGED else ""
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
         yield from self._by_schema(old, new, kind, named)
-        for broken in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
-            verdict = AdmissionVerdict.REFUSED if broken.denies else AdmissionVerdict.WARNED
-            verdict = verdict if broken.fault.is_sure else AdmissionVerdict.NOT_JUDGED
-            is_same = old is not None and broken in self._policy_faults(old, old, (kind, namespace, name))
-            is_old = is_same and broken.fault.is_sure
-            rule = f"ValidatingAdmissionPolicy {broken.policy}"
-            yield AdmissionJudgement(verdict, rule, broken.fault.reason, self.cluster.name, named, is_old)
+        for answer in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
+            verdict = AdmissionVerdict.REFUSED if answer.denies else AdmissionVerdict.WARNED
+            verdict = verdict if answer.fault.is_sure else AdmissionVerdict.NOT_JUDGED
+            is_same = old is not None and answer in self._policy_faults(old, old, (kind, namespace, name))
+            is_old = is_same and answer.fault.is_sure
+            rule = f"ValidatingAdmissionPolicy {answer.policy}"
+            yield AdmissionJudgement(verdict, rule, answer.fault.reason, self.cluster.name, named, is_old)
 
     def _policy_faults(
         self, old: Object | None, new: Object, identity: tuple[GroupKind, str, str]
@@ -106,8 +106,8 @@ class Judge(Struct, frozen=True):
             metadata["generateName"] = f"{name}-"
             pod = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
             review = Review("CREATE", GroupKind("", "Pod"), "v1", namespace, "", None, pod)
-            for broken in find_policy_faults(review, self.cluster):
-                yield broken._replace(fault=broken.fault._replace(reason=f"its Pods: {broken.fault.reason}"))
+            for answer in find_policy_faults(review, self.cluster):
+                yield answer._replace(fault=answer.fault._replace(reason=f"its Pods: {answer.fault.reason}"))
 
     def _completed(self, value: Object, kind: GroupKind) -> Object:
         if kind.group in BUILT_IN:

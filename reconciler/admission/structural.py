@@ -92,24 +92,24 @@ def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
 def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool) -> dict[str, Any]:
     properties, additional = _mapping(schema.get("properties")), schema.get("additionalProperties")
     keeps = schema.get(_PRESERVE) is True or additional is True
-    own_fields = (
+    fixed_fields = (
         _OF_OBJECTS if is_root or schema.get("x-kubernetes-embedded-resource") is True else frozenset()
     )
     done: dict[str, Any] = {}
     for key, part in value.items():
-        inner = properties.get(key)
-        if key in own_fields:
+        part_schema = properties.get(key)
+        if key in fixed_fields:
             done[key] = part
-        elif isinstance(inner, Mapping):
-            if part is not None or inner.get("nullable") is True:
-                done[key] = complete(inner, part)
+        elif isinstance(part_schema, Mapping):
+            if part is not None or part_schema.get("nullable") is True:
+                done[key] = complete(part_schema, part)
         elif isinstance(additional, Mapping):
             done[key] = complete(additional, part)
         elif keeps:
             done[key] = part
-    for key, inner in properties.items():
-        if key not in done and isinstance(inner, Mapping) and inner.get("default") is not None:
-            done[key] = complete(inner, inner["default"])
+    for key, part_schema in properties.items():
+        if key not in done and isinstance(part_schema, Mapping) and part_schema.get("default") is not None:
+            done[key] = complete(part_schema, part_schema["default"])
     return done
 
 
@@ -151,16 +151,16 @@ def _validate_object(schema: Schema, value: Mapping[str, Any], old: Any, path: s
         if key not in value:
             yield Fault(_join(path, key), "Required value")
     for key, part in value.items():
-        inner = _property(schema, key)
-        if inner is not None and not (not path and key in _OF_OBJECTS and key != "metadata"):
+        part_schema = _property(schema, key)
+        if part_schema is not None and not (not path and key in _OF_OBJECTS and key != "metadata"):
             before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
-            yield from _validate(inner, part, before, _join(path, key))
+            yield from _validate(part_schema, part, before, _join(path, key))
 
 
 def _property(schema: Schema, key: str) -> Schema | None:
     """Return the schema of a field of an object."""
-    inner = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
-    return inner if isinstance(inner, Mapping) else None
+    part_schema = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
+    return part_schema if isinstance(part_schema, Mapping) else None
 
 
 def _join(path: str, key: str) -> str:
@@ -346,10 +346,10 @@ def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     yield from _evaluated(due, schema, value, old, path) if due else ()
     if isinstance(value, Mapping):
         for key, part in value.items():
-            inner = _property(schema, key)
-            if inner is not None:
+            part_schema = _property(schema, key)
+            if part_schema is not None:
                 before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
-                yield from _rules(inner, part, before, _join(path, key))
+                yield from _rules(part_schema, part, before, _join(path, key))
     members = schema.get("items")
     if isinstance(value, list) and isinstance(members, Mapping):
         for index, (part, before) in enumerate(_correlated(schema, value, old)):

@@ -90,9 +90,9 @@ def _environment(variables: tuple[str, ...]) -> Any:
     }
     declared: dict[str, list[Any]] = {}
     for number, (name, shape, implementation) in enumerate(_FUNCTIONS):
-        is_member, (taken, returned) = shape.startswith("."), shape.lstrip(".").split(">")
+        is_member, (taken, result) = shape.startswith("."), shape.lstrip(".").split(">")
         overload = cel.Overload(
-            f"k8s_{number}", types[returned], [types[letter] for letter in taken], is_member, implementation
+            f"k8s_{number}", types[result], [types[letter] for letter in taken], is_member, implementation
         )
         declared.setdefault(name, []).append(overload)
     extensions = [
@@ -278,8 +278,8 @@ def _find(text: str, pattern: str) -> str:
 
 
 def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
-    texts = [match.group(0) for match in find_pattern(pattern).finditer(text)]
-    return texts if most < 0 else texts[:most]
+    matches = [match.group(0) for match in find_pattern(pattern).finditer(text)]
+    return matches if most < 0 else matches[:most]
 
 
 @lru_cache(maxsize=4096)
