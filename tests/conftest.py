@@ -155,10 +155,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def forget_credentials() -> Iterator[None]:
-    """Forget what a test made the process mask: a credential "second" would mask words of others."""
-    known, names = redact._IN_USE.values.copy(), redact._IN_USE.names.copy()
+    """Forget what a test made the process mask: a credential "second" would mask words of others.
+
+    Names are forgotten before, too: those of a run that a fixture of a module made would be shown.
+    """
+    known = redact._IN_USE.values.copy()
+    redact._IN_USE.__dict__.update(redact._Credentials().__dict__, values=known.copy())
     yield
-    redact._IN_USE.__dict__.update(redact._Credentials().__dict__, values=known, names=names)
+    redact._IN_USE.__dict__.update(redact._Credentials().__dict__, values=known)
 
 
 @pytest.fixture
