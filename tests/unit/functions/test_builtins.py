@@ -98,6 +98,15 @@ def test_namespace_comes_from_the_package_context() -> None:
     assert values[0]["metadata"].get("namespace") == "edge"
 
 
+def test_kind_of_another_group_that_is_called_namespace_keeps_its_name() -> None:
+    queue = {"apiVersion": "servicebus.azure.com/v1", "kind": "Namespace", "metadata": {"name": "old"}}
+    values = [queue, {**queue, "apiVersion": "v1", "metadata": {"name": "old"}}]
+
+    run("set-namespace", values, config_map(namespace="new"))
+
+    assert [value["metadata"]["name"] for value in values] == ["old", "new"]
+
+
 IMAGE = "  - image: {}"
 POD = of_kind("v1", "Pod", "spec:", "  containers:", IMAGE)
 TEMPLATE = of_kind(

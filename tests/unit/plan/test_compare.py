@@ -216,27 +216,26 @@ def test_a_reviewed_lock_is_what_main_holds_and_any_other_what_a_plan_records() 
     assert lock_files(reviewed, plan) == lock_files(reviewed, None) == files(pin("a", OLD))
 
 
-STATES = ("absent", "created", "created otherwise", "changed", "kept", "deleted", "taken over", "guarded")
-DECLARED = {"created": Op.CREATE, "created otherwise": Op.CREATE, "changed": Op.UPDATE, "kept": Op.KEEP}
+DECLARED = ("created", "created otherwise", "paused", "changed", "kept")
+SAME = ("created", "changed", "kept")
+STATES = ("absent", *DECLARED, "deleted", "taken over", "guarded")
 LEAVING = ("deleted", "taken over", "guarded")
 FATES: DecisionTable[Fate | None] = DecisionTable(
     {"base": STATES, "head": STATES},
     [
         ({"base": "absent", "head": "absent"}, None, "no side has it"),
         ({"head": "absent"}, Fate.DROP, "it was never applied, and is not declared any more"),
-        ({"base": ("absent", *LEAVING), "head": tuple(DECLARED)}, Fate.CREATE, "merging declares it"),
+        ({"base": ("absent", *LEAVING), "head": DECLARED}, Fate.CREATE, "merging declares it"),
         ({"base": "deleted", "head": "deleted"}, None, "it is deleted anyway"),
         ({"base": "taken over", "head": "taken over"}, None, "it is taken over anyway"),
         ({"base": "guarded", "head": "guarded"}, None, "it is kept anyway"),
         ({"head": "deleted"}, Fate.DELETE, "merging deletes it"),
         ({"head": "taken over"}, Fate.TRANSFER, "merging hands its package over"),
         ({"head": "guarded"}, Fate.KEEP, "merging removes it, and its package stays"),
-        ({"head": "created otherwise", "base": ("created", "changed", "kept")}, Fate.CHANGE, "another spec"),
-        (
-            {"base": "created otherwise", "head": ("created", "changed", "kept")},
-            Fate.CHANGE,
-            "its spec before",
-        ),
+        ({"head": "created otherwise", "base": ("paused", *SAME)}, Fate.CHANGE, "another spec"),
+        ({"base": "created otherwise", "head": ("paused", *SAME)}, Fate.CHANGE, "its spec before"),
+        ({"head": "paused", "base": SAME}, Fate.CHANGE, "merging pauses it"),
+        ({"base": "paused", "head": SAME}, Fate.CHANGE, "merging lets it go on"),
         ({}, None, "both sides declare the same"),
     ],
 )
@@ -246,18 +245,17 @@ A = ObjectName("default", "a")
 def a_diff(state: str) -> SetDiff:
     revision = 2 if "otherwise" in state else 1
     spec = PackageVariantSpec(upstream=Upstream(revision=revision))
-    declared = (
-        a_desired_variant(key=A, spec=spec, source=Source(Location("a.yaml"))) if state in DECLARED else None
-    )
+    fields = {"key": A, "spec": spec, "source": Source(Location("a.yaml")), "paused": state == "paused"}
+    declared = a_desired_variant(**fields) if state in DECLARED else None
     changes = (VariantChange(A, Reason.UP_TO_DATE, variant=declared),)
-    fields = {
+    groups = {
         "changed": "update",
         "deleted": "delete",
         "taken over": "transfer",
         "kept": "keep",
         "guarded": "keep",
     }
-    return SetDiff(**{fields.get(state, "create"): changes}) if state != "absent" else SetDiff()
+    return SetDiff(**{groups.get(state, "create"): changes}) if state != "absent" else SetDiff()
 
 
 def fate(case: Case) -> Fate | None:

@@ -166,9 +166,11 @@ def test_configuration_that_upstream_deleted_is_rendered_on_the_old_side_alone()
 
 def test_validators_are_not_run_on_upstreams() -> None:
     validated = MUTATED + "  validators:\n  - image: kubeval:v1\n"
-    _, given = rendered(contents(a_side("3", kptfile=validated)))
+    sub = package({"sub/Kptfile": validated})
+    sides = {tree: files | sub for tree, files in contents(a_side("3", kptfile=validated)).items()}
+    _, given = rendered(sides)
 
-    assert {texts(files)["Kptfile"] for files in given} == {MUTATED}
+    assert {texts(files)[path] for files in given for path in ("Kptfile", "sub/Kptfile")} == {MUTATED}
 
 
 @pytest.mark.parametrize(

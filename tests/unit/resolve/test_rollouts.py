@@ -610,3 +610,10 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     for edge in FIRST:
         world.passed_checks[edge] = ("lint", "smoke")
     assert updated(world.run()) == [*SECOND, *THIRD]
+
+
+def test_the_first_of_two_policies_that_match_counts(world: RolloutWorld) -> None:
+    at_once = RolloutPolicy(waves=(Wave("all"),))
+    world.policy = replace(world.policy, rollouts=(at_once, POLICY))
+
+    assert updated(world.run()) == list(EDGES)
