@@ -4,10 +4,40 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from tests.support.combination.draw import draw_fleet
-from tests.support.combination.manifest_steps import ALL_STEPS
+from tests.support.combination.blueprints import corpus_names
+from tests.support.combination.manifest_steps import ALL_STEPS, draw_variant
 from tests.support.combination.spec import FleetSpec, VariantSpec
 from tests.support.values import replace
+
+NEIGHBOURS = (
+    "package:web/inner",
+    "package:solo",
+    "files:web",
+    "files:apps/db",
+    "file:apps",
+    "branch:drafts",
+    "package:apps",
+)
+GUARDS = ({}, {}, {"minimum": 4, "share": 0.5}, {"minimum": 1, "share": 0.5})
+
+
+def draw_fleet(random: Random) -> FleetSpec:
+    """Draw a fleet of a few variants."""
+    corpus = random.sample(corpus_names(), k=min(len(corpus_names()), random.choice([0, 0, 1, 2])))
+    spec = FleetSpec(
+        layout=random.choice(["many", "many", "single", "mono"]),
+        snapshot=random.choice(["none", "yaml", "json", "ndjson", "import"]),
+        on_conflict=random.choice(["ask", "ask", "ask", "upstream", "local"]),
+        deployment=random.random() < 0.4,
+        guard=dict(random.choice(GUARDS)),
+        clusters=random.choice([[], [], ["edge-1", "edge-2"]]),
+        neighbours=random.sample(NEIGHBOURS, k=random.choice([0, 0, 1, 2])),
+        corpus=corpus,
+    )
+    names = [f"a{number}" for number in range(random.randint(2, 4))]
+    spec.variants = [VariantSpec(**draw_variant(random, name, spec.repositories(), corpus)) for name in names]
+    return spec
+
 
 RENDERING = ("rename", "labels", "namespace", "search")
 """Pipelines that change every resource."""
