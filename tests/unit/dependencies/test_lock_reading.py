@@ -1,11 +1,10 @@
 """What a lock says, read back: pins with their requirements, choices, owners, and who takes over."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reconciler.dependencies.lock.format import read_locks, transferred_pins
+from reconciler.dependencies.lock.format import transferred_pins
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
@@ -134,54 +133,3 @@ def test_first_of_several_pins_is_taken_over() -> None:
     pins = [pin(own("a"), "1.0.0"), pin(own("b"), "2.0.0")]
 
     assert transferred(pins) == [pin(SHARED, "1.0.0")]
-
-
-# Locks of version 1, which named instances by their texts
-
-FORMER = Path(__file__).parents[3] / "fixtures/state/0.2/deliveries/reconciler/main/state"
-
-
-def former_files(old: str = "", new: str = "") -> dict[str, bytes]:
-    """Return the files of a lock of version 1, with one text in place of another."""
-    paths = (FORMER / "locks").rglob("*.json")
-    return {
-        path.relative_to(FORMER).as_posix(): path.read_bytes().replace(old.encode(), new.encode())
-        for path in paths
-    }
-
-
-def test_lock_of_version_1_is_read_whole() -> None:
-    fleet = read_locks(former_files())
-
-    assert (fleet.problems, fleet.broken) == ((), frozenset())
-    locked = fleet.by_cluster["dev"]
-    net, platform = (
-        Instance(Ecosystem.XPKG, f"x.example.com/acme/{name}", Slot(SlotKind.CLUSTER))
-        for name in ("net", "platform")
-    )
-    assert [(p.instance, p.by_user, p.requested_by, p.owner) for p in locked.resolution.packages] == [
-        (net, False, (platform,), platform),
-        (platform, True, (), None),
-    ]
-    assert [(r.name, r.is_active, r.needs) for r in locked.lock.revisions] == [
-        ("platform-4a005fa943ae", True, (net,)),
-        ("acme-net-06335ddd9f55", False, ()),
-        ("acme-net-c1b21b506e5b", True, ()),
-    ]
-    assert (locked.lock.lock_version, locked.lock.resolution) == (2, locked.resolution.digest)
-
-
-def test_lock_of_version_1_keeps_kinds_of_packages_that_are_gone() -> None:
-    entry = '{"X.io": {"package": "xpkg:x.io/gone@cluster", "controller": "", "retained": true}}'
-    files = former_files('"customResourceDefinitions": {}', f'"customResourceDefinitions": {entry}')
-
-    kinds = read_locks(files).by_cluster["dev"].resolution.custom_resource_definitions
-
-    assert kinds["X.io"].holder == Instance(Ecosystem.XPKG, "x.io/gone", Slot(SlotKind.CLUSTER))
-
-
-@pytest.mark.parametrize(("old", "new"), [('"requestedBy"', '"asked"'), ('"owner": "', '"owner": "odd')])
-def test_broken_lock_of_version_1_is_a_problem(old: str, new: str) -> None:
-    (problem,) = read_locks(former_files(old, new)).problems
-
-    assert "It is no lock of version 1" in problem.message
