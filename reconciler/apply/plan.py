@@ -32,7 +32,6 @@ from reconciler.base.redact import Redactor, refuse_credentials
 from reconciler.base.text import plural, terminal
 from reconciler.base.values import read_record
 from reconciler.dependencies.lock.format import is_lock_file
-from reconciler.dependencies.status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.forge.body_marker import outgoing_pull
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Inventory
@@ -40,6 +39,7 @@ from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.refs import HEADS
 from reconciler.plan.approvals import remember_refusals
 from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
+from reconciler.plan.package_status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.plan.status import status_after, statuses_after
 from reconciler.policy import Policy
 from reconciler.read.state import STATUS_DIRECTORY

@@ -12,8 +12,6 @@ from reconciler.base.errors import Exit
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, plural, verb
 from reconciler.base.values import LazyMapping
-from reconciler.dependencies import emit as generated_manifests
-from reconciler.dependencies import status as lock_status_files
 from reconciler.dependencies.lock import changes as lock_changes
 from reconciler.dependencies.lock.changes import MoveOp
 from reconciler.expand.expansion import empty_selections
@@ -24,6 +22,7 @@ from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, deletion_ref, parse_ref, short_branch
+from reconciler.plan import package_status as lock_status_files
 from reconciler.plan.approvals import approve_changes, find_approvable, find_objections
 from reconciler.plan.changes import Change, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_values import with_templates
@@ -43,6 +42,7 @@ from reconciler.plan.requests import plan_requests, postpone_requests
 from reconciler.plan.status import plan_conditions, plan_status, status_owners
 from reconciler.policy import OnUnavailable
 from reconciler.records.state import history_path, record_bytes
+from reconciler.render import delivery as generated_manifests
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.render.sharing import set_values

@@ -15,10 +15,10 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import Refused
-from reconciler.dependencies import emit as generation
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.own_checks import check_downstream
 from reconciler.expand.variants import DesiredVariant, stable_uid, variant_key
@@ -35,7 +35,17 @@ TARGET_ANNOTATION = "reconciler.dev/dependencies"
 """On a Repository: the path of the package in it; it also chooses among several of one cluster."""
 
 RETRY = "reconciler.dev/retry"
+FORMAT_VERSION = 5
+"""Raised when something else is generated from the same lock; then every cluster's is made once more."""
 _OWNER = "dependencies@"
+
+
+def has_generated(locked: ClusterLock) -> bool:
+    """Tell whether a cluster has packages to generate."""
+    packages = locked.resolution.packages
+    return any(
+        not package.by_user and package.instance.ecosystem is not Ecosystem.KPT for package in packages
+    )
 
 
 class DeliveryTarget(NamedTuple):
@@ -105,7 +115,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, Refused):
-            notes.extend([target.why] if generation.has_generated(lock) else [])
+            notes.extend([target.why] if has_generated(lock) else [])
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
@@ -235,7 +245,7 @@ def _lock_digest(
     if not lock.input_digest:
         return ""
     return delivery_digest(
-        generation.FORMAT_VERSION,
+        FORMAT_VERSION,
         lock.input_digest,
         lock.resolution,
         *(msgspec.json.encode(revision).decode() for revision in lock.revisions),

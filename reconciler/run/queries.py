@@ -15,7 +15,6 @@ from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem, PackageNeed
-from reconciler.dependencies.status import status_entries
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.commits import parse_annotations
 from reconciler.git.repository import Mirror
@@ -28,6 +27,7 @@ from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Change, Op, exits_of
 from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
+from reconciler.plan.package_status import status_entries
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents

@@ -12,7 +12,6 @@ from reconciler import __version__
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import find_web, known_bases, local_origins
 from reconciler.base.text import join_texts, plural, time_text
-from reconciler.dependencies.status import status_entries
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
 from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import ObjectName, PackageKey
@@ -20,6 +19,7 @@ from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Outcome
 from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact, ImpactReader
+from reconciler.plan.package_status import status_entries
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_after
 from reconciler.render.update.sides import file_text, is_text
 from reconciler.report.build import (

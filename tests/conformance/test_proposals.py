@@ -17,7 +17,6 @@ from reconciler.base.reasons import Reason
 from reconciler.cli.index import index
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterLock, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs
@@ -25,6 +24,7 @@ from reconciler.dependencies.model.packages import Actions, InstallationType
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
+from reconciler.render.delivery import generate_manifests
 from tests.support.conformance import VARIABLE, named_folder, skip_absent
 from tests.support.dependency_manifests import (
     bundle,

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.cli.main import invoke
 from reconciler.cli.schema import OUTPUTS
-from reconciler.dependencies.emit import NEEDED_BY
+from reconciler.render.delivery import NEEDED_BY
 from tests.e2e.test_worlds import WORLDS, happen
 from tests.support.install_schemas import faults
 from tests.support.samples import sample

@@ -6,11 +6,11 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.krm.yaml import load_documents
+from reconciler.render.delivery import generate_manifests
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

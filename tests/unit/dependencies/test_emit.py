@@ -8,7 +8,6 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.emit import GeneratedManifests, generate_manifests, installed_version
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     DesiredState,
@@ -22,6 +21,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents
+from reconciler.render.delivery import GeneratedManifests, generate_manifests, installed_version
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

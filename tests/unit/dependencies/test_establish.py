@@ -23,7 +23,7 @@ from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ObservedRevision
 from reconciler.dependencies.model.instances import record_bytes
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
-from reconciler.dependencies.status import status_files
+from reconciler.plan.package_status import status_files
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source

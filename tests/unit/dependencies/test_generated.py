@@ -8,7 +8,6 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.emit import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
@@ -26,6 +25,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.alternatives import any_version
 from reconciler.dependencies.versions.version import parse_loose
 from reconciler.names.problems import Problem
+from reconciler.render.delivery import GeneratedPackage, ObjectRef, PackageGraph, name_collisions, owner_of
 from tests.support.values import replace
 
 

@@ -8,11 +8,11 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, collect_cluster_inputs
 from reconciler.dependencies.catalog.index import read_index
-from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock, lock_solution, next_lock
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.render.delivery import generate_manifests
 
 ONE, TWO = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
 API = "pkg.crossplane.io/v1"

@@ -6,7 +6,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs
 from reconciler.dependencies.dialects.porter import read_bundle
-from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
@@ -24,6 +23,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
 from reconciler.names.problems import Problem
+from reconciler.render.delivery import generate_manifests
 from tests.support.dependency_manifests import bundle, installation, world_of
 from tests.support.dependency_worlds import pin
 from tests.support.values import replace

@@ -5,7 +5,9 @@ from typing import Any, cast
 import pytest
 
 from reconciler.base.values import Refused
-from reconciler.dependencies.emit import (
+from reconciler.dependencies.lock.format import DesiredState, LockedRevision
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.render.delivery import (
     GeneratedPackage,
     ObjectRef,
     active_version,
@@ -18,8 +20,6 @@ from reconciler.dependencies.emit import (
     is_unmodified,
     needed_by,
 )
-from reconciler.dependencies.lock.format import DesiredState, LockedRevision
-from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"

@@ -10,7 +10,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
-from reconciler.dependencies.status import status_entries, status_files
+from reconciler.plan.package_status import status_entries, status_files
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from reconciler.dependencies.emit import generate_manifests
 from reconciler.dependencies.lock.format import ClusterLock, lock_solution, next_lock, transferred_pins
 from reconciler.dependencies.lock.revisions import owned_resources
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from reconciler.krm.yaml import load_documents
+from reconciler.render.delivery import generate_manifests
 from tests.support.dependency_manifests import install, needs, package, world_of
 
 EDGE = "cluster: {namespace: apps, kubeconfigSecretRef: {name: edge}}"

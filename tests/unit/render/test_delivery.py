@@ -8,7 +8,6 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.emit import add_checksum_header, generate_manifests
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
@@ -25,7 +24,12 @@ from reconciler.names.objects import File, Files, tree_id
 from reconciler.names.trailers import NO_ANSWERS, Answers, parse_name
 from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
-from reconciler.render.delivery import merge_generated, render_deliveries
+from reconciler.render.delivery import (
+    add_checksum_header,
+    generate_manifests,
+    merge_generated,
+    render_deliveries,
+)
 from reconciler.render.package import recorded_package, unreadable_package
 from reconciler.render.rendered import (
     Blocked,

@@ -12,7 +12,6 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.emit import FORMAT_VERSION
 from reconciler.dependencies.lock.format import (
     ClusterLock,
     ClusterUpdate,
@@ -48,6 +47,7 @@ from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import (
+    FORMAT_VERSION,
     TARGET_ANNOTATION,
     Deliveries,
     Delivery,

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
-from reconciler.dependencies.emit import ObjectRef, PackageGraph, package_graph
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
 from reconciler.dependencies.model.instances import MetNeed, Resolved
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.names.problems import Problem
+from reconciler.render.delivery import ObjectRef, PackageGraph, package_graph
 
 DIRECTORY = "conditions/packages"
 
