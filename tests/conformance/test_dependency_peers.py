@@ -246,8 +246,8 @@ def test_installation_that_is_there_is_used_where_porter_uses_it(more: str, ther
 
     assert solution.problems == ()
     (root,) = (each for i, each in solution.resolved.items() if i.package.name == "r.io/root")
-    (edge,) = root.edges
-    assert ("" if edge.target else edge.detail) == reused
+    (need,) = root.dependencies
+    assert ("" if need.resolved else need.detail) == reused
 
 
 def test_interface_with_a_reference_and_a_document_is_refused() -> None:

@@ -91,10 +91,10 @@ def test_the_verifier_accepts_every_answer_and_no_damaged_one() -> None:
         for instance, one in solution.resolved.items():
             without = {i: other for i, other in solution.resolved.items() if i != instance}
             assert verify(world, replace(solution, resolved=without)), seed
-            for edge in one.edges:
-                kept = tuple(other for other in one.edges if other is not edge)
-                less = {**solution.resolved, instance: replace(one, edges=kept)}
-                if not edge.requirement.optional:
+            for need in one.dependencies:
+                kept = tuple(other for other in one.dependencies if other is not need)
+                less = {**solution.resolved, instance: replace(one, dependencies=kept)}
+                if not need.optional:
                     assert verify(world, replace(solution, resolved=less)), seed
             damaged += 1
     assert damaged > 400

@@ -153,12 +153,13 @@ def _choices(said: Mapping[str, Any]) -> ResolverSettings:
 def told(solution: Solution) -> str:
     """Return a solution as lines that a person can review: every pin, and how each need is met."""
     lines = []
-    for one in solution.resolved.values():
-        asked = "user" if one.user else ", ".join(map(str, one.requested_by))
-        lines.append(f"{one.instance} {one.candidate.version} for {asked}")
-        for edge in one.edges:
-            met = edge.target or edge.detail
-            lines.append(f"  {edge.requirement.alias or edge.requirement} <- {met} ({edge.via})")
+    for instance, one in solution.resolved.items():
+        asked = "user" if one.by_user else ", ".join(map(str, one.requested_by))
+        lines.append(f"{instance} {solution.candidates[instance].version} for {asked}")
+        for need in one.dependencies:
+            asked_for = solution.requirements[instance, need.signature]
+            met = need.resolved or need.detail
+            lines.append(f"  {asked_for.alias or asked_for} <- {met} ({need.via})")
     lines += [f"skipped {skipped.requirement} of {skipped.parent}" for skipped in solution.skipped]
     return "\n".join([*lines, *map(str, solution.explanations)])
 

@@ -74,7 +74,7 @@ def pin(instance: Instance, candidate: Candidate) -> Resolved:
 
 
 def pins_of(solution: Solution) -> tuple[Resolved, ...]:
-    return tuple(pin(instance, resolved.candidate) for instance, resolved in solution.resolved.items())
+    return tuple(pin(instance, candidate) for instance, candidate in solution.candidates.items())
 
 
 def choice(parent: Instance, requirement: str, alternative: int) -> Resolved:

@@ -17,17 +17,15 @@ from reconciler.dependencies.model.cluster import ClusterInputs, bundle_name, ca
 from reconciler.dependencies.model.instances import (
     SCHEMA,
     Instance,
-    MetNeed,
     OwnershipEntry,
     Resolution,
     Resolved,
     Slot,
     SlotKind,
-    met_need,
     record_bytes,
 )
-from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, Install, PackageId, dns_label
-from reconciler.dependencies.solve.problem import RequirementEdge, ResolvedInstance, Solution
+from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, PackageId, dns_label
+from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.versions.version import VersionError
 from reconciler.names.problems import Problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -582,57 +580,8 @@ PORTER_KIND, PORTER_SCHEMA = "Installation", "1.0.2"
 _XPKG_API_VERSION = "pkg.crossplane.io/v1"
 
 
-class ClusterObject(NamedTuple):
-    """The object of a package in its cluster; empty where its installer names it later."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-
-
-def cluster_objects(
-    inputs: ClusterInputs, solution: Solution, held: Mapping[Instance, Resolved]
-) -> dict[Instance, ClusterObject]:
-    """Return the object of every package: the user's own, the locked one, else a new free name.
-
-    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
-    Differs: two repositories with one path in two registries get two names.
-    """
-    installs = inputs.installs_by_instance()
-    objects = {
-        instance: ClusterObject(install.api_version, install.kind, install.name)
-        for instance in solution.resolved
-        if (install := installs.get(instance)) is not None
-    }
-    for resolved in sorted(solution.resolved.values(), key=lambda resolved: str(resolved.instance)):
-        if resolved.instance not in objects:
-            previous = held.get(resolved.instance)
-            objects[resolved.instance] = _generated_object(resolved, previous, objects.values())
-    return objects
-
-
-def _generated_object(
-    resolved: ResolvedInstance, previous: Resolved | None, taken: Iterable[ClusterObject]
-) -> ClusterObject:
-    taken = frozenset(taken)
-    if previous is not None and not previous.by_user:
-        previous_object = ClusterObject(previous.api_version, previous.kind, previous.name)
-        if previous_object not in taken:
-            return previous_object
-    match resolved.instance.package:
-        case PackageId(Ecosystem.CARVEL, name):
-            own_name = carvel_name(name, resolved.instance.slot)
-            return ClusterObject(CARVEL_API_VERSION, CARVEL_KIND, own_name)
-        case PackageId(Ecosystem.BUNDLE, name):
-            return ClusterObject(PORTER_SCHEMA, PORTER_KIND, bundle_name(name, resolved.instance.slot))
-        case PackageId(Ecosystem.KPT, _):
-            return ClusterObject()
-    source = resolved.instance.package.name
-    preferred = ClusterObject(_XPKG_API_VERSION, resolved.candidate.kind, dns_label(source))
-    if preferred not in taken:
-        return preferred
-    mark = hashlib.sha256(source.encode()).hexdigest()[:8]
-    return preferred._replace(name=f"{preferred.name[:54]}-{mark}")
+ClusterObject = tuple[str, str, str]
+"""API version, kind and name of a package's object in its cluster; empty where that is named later."""
 
 
 def lock_solution(
@@ -640,76 +589,66 @@ def lock_solution(
 ) -> Resolution:
     """Return the resolution to lock, without ownership. Parts without a solution stay as locked before.
 
-    Deterministic, order-free and independent of the cluster's name.
+    A generated package belongs to the direct parent that it has, while that asks for it, else to the one with
+    the lowest namespace and name. Deterministic, order-free and independent of the cluster's name.
     """
-    previous_packages = {resolved.instance: resolved for resolved in (previous.packages if previous else ())}
-    recorder = _ResolutionWriter(
-        inputs.installs_by_instance(), previous_packages, cluster_objects(inputs, solution, previous_packages)
-    )
-    fresh = [recorder.package(resolved) for resolved in solution.resolved.values()]
-    unchanged = [resolved for instance, resolved in previous_packages.items() if instance in solution.failed]
+    held = {package.instance: package for package in (previous.packages if previous else ())}
+    named = _with_objects(inputs, solution, held)
+
+    def place(parent: Instance) -> tuple[str, str, str]:
+        return (parent.slot.namespace, named[parent].name or parent.name, str(parent))
+
+    fresh = [package for instance, package in held.items() if instance in solution.failed]
+    for instance, package in named.items():
+        parents, former = package.requested_by, held.get(instance)
+        owner = former.owner if former and former.owner in parents else min(parents, key=place, default=None)
+        fresh.append(package if package.by_user else replace(package, owner=owner))
     return Resolution(
-        packages=tuple(sorted((*fresh, *unchanged), key=lambda resolved: resolved.instance)),
+        packages=tuple(sorted(fresh, key=lambda package: package.instance)),
         skipped=tuple(sorted(solution.skipped, key=lambda skipped: (skipped.parent, skipped.requirement))),
     )
 
 
-class _ResolutionWriter(NamedTuple):
-    installs: Mapping[Instance, Install]
-    held: Mapping[Instance, Resolved]
-    objects: Mapping[Instance, ClusterObject]
+def _with_objects(
+    inputs: ClusterInputs, solution: Solution, held: Mapping[Instance, Resolved]
+) -> dict[Instance, Resolved]:
+    """Return every package with its object: the user's own, the locked one, else a new free name.
 
-    def package(self, resolved: ResolvedInstance) -> Resolved:
-        install = self.installs.get(resolved.instance)
-        own_object = self.objects.get(resolved.instance, ClusterObject())
-        instance = resolved.instance
-        return Resolved(
-            instance=instance,
-            dialect=install.dialect if install else resolved.instance.package.ecosystem.dialect,
-            api_version=own_object.api_version,
-            kind=own_object.kind,
-            name=own_object.name,
-            source=resolved.candidate.source,
-            version=resolved.candidate.version.text,
-            digest=resolved.candidate.digest,
-            by_user=resolved.user,
-            requested_by=resolved.requested_by,
-            owner=None if resolved.user else self._owner(instance, resolved.requested_by),
-            unavailable=resolved.candidate.unavailable,
-            retain=resolved.candidate.retain,
-            prune_kinds=install is not None and install.revisions.prune_kinds,
-            dependencies=tuple(_met_need(edge, install) for edge in resolved.edges),
-        )
-
-    def _owner(self, instance: Instance, parents: tuple[Instance, ...]) -> Instance | None:
-        """Return the direct parent that a generated package belongs to: the one it has, while it asks.
-
-        Without it, ownership goes to the parent with the lowest namespace and name.
-        """
-        held = self.held.get(instance)
-        if held is not None and held.owner in parents:
-            return held.owner
-        return min(parents, key=self._place, default=None)
-
-    def _place(self, parent: Instance) -> tuple[str, str, str]:
-        install = self.installs.get(parent)
-        name = install.name if install else self.objects.get(parent, ClusterObject()).name
-        return (parent.slot.namespace, name or parent.package.name, str(parent))
+    Source: crossplane, internal/xpkg, ToDNSLabel of the repository: the name of a generated package.
+    Differs: two repositories with one path in two registries get two names.
+    """
+    installs = inputs.installs_by_instance()
+    objects: dict[Instance, ClusterObject] = {
+        instance: (install.api_version, install.kind, install.name)
+        for instance, install in installs.items()
+        if instance in solution.resolved
+    }
+    for instance in sorted(solution.resolved.keys() - objects.keys(), key=str):
+        kind, taken = solution.candidates[instance].kind, frozenset(objects.values())
+        objects[instance] = _generated_object(instance, kind, held.get(instance), taken)
+    return {
+        instance: replace(package, api_version=version, kind=kind, name=name)
+        for instance, package in solution.resolved.items()
+        for version, kind, name in [objects[instance]]
+    }
 
 
-def _met_need(edge: RequirementEdge, install: Install | None) -> MetNeed:
-    requirement, actions = edge.requirement, edge.requirement.actions
-    return met_need(
-        requirement.alternatives[edge.alternative],
-        signature=edge.signature,
-        alias=requirement.alias_of(edge.alternative),
-        resolved=edge.target,
-        detail=edge.detail,
-        via=edge.via,
-        active=edge.active,
-        alternative=edge.alternative,
-        alternatives=len(requirement.alternatives),
-        optional=requirement.optional,
-        upgrade=actions.upgrade,
-        uninstall=actions.uninstall and (install is None or install.prune_dependencies),
-    )
+def _generated_object(
+    instance: Instance, kind: str, previous: Resolved | None, taken: Container[ClusterObject]
+) -> ClusterObject:
+    if previous is not None and not previous.by_user:
+        previous_object = (previous.api_version, previous.kind, previous.name)
+        if previous_object not in taken:
+            return previous_object
+    match instance.ecosystem:
+        case Ecosystem.CARVEL:
+            return (CARVEL_API_VERSION, CARVEL_KIND, carvel_name(instance.name, instance.slot))
+        case Ecosystem.BUNDLE:
+            return (PORTER_SCHEMA, PORTER_KIND, bundle_name(instance.name, instance.slot))
+        case Ecosystem.KPT:
+            return ("", "", "")
+    name = dns_label(instance.name)
+    if (_XPKG_API_VERSION, kind, name) not in taken:
+        return (_XPKG_API_VERSION, kind, name)
+    mark = hashlib.sha256(instance.name.encode()).hexdigest()[:8]
+    return (_XPKG_API_VERSION, kind, f"{name[:54]}-{mark}")

@@ -455,10 +455,9 @@ class _Reconciler:
         self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
         own_installs = (install for install in inputs.installs if not install.external)
         self.installs = {inputs.instance_of(install): install for install in own_installs}
-        resolved = self.solution.resolved.items()
         self.resources = {
-            instance: frozenset() if instance.slot.target else owned_resources(resolved_instance.candidate)
-            for instance, resolved_instance in resolved
+            instance: frozenset() if instance.slot.target else owned_resources(candidate)
+            for instance, candidate in self.solution.candidates.items()
         }
         for resource, entry in self.table.items():
             for owner in entry.owners:

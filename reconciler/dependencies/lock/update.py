@@ -66,8 +66,8 @@ from reconciler.dependencies.model.packages import (
     Requirement,
 )
 from reconciler.dependencies.solve.alternatives import any_version, qualified
-from reconciler.dependencies.solve.build_problem import without_duplicates
-from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, ResolvedInstance, Solution
+from reconciler.dependencies.solve.build_problem import owned_names, without_duplicates
+from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
@@ -95,7 +95,7 @@ def held_installs(
         is_unsolved = str(install) in stalled or inputs.instance_of(install) in solution.failed
         instance = locked.instance
         resolved = solution.resolved.get(instance)
-        is_there = instance in solution.failed or (resolved is not None and resolved.user)
+        is_there = instance in solution.failed or (resolved is not None and resolved.by_user)
         if is_unsolved and not is_there:
             is_alone = not locked.dependencies and locked.instance not in choosing
             package = locked.instance.package
@@ -169,9 +169,9 @@ def with_former_objects(fresh: Resolution, before: Resolution, solution: Solutio
     objects = {package.object for package in fresh.packages}
     packages = []
     for package in fresh.packages:
-        resolved = solution.resolved.get(package.instance)
-        is_new = resolved is not None and not package.by_user and package.instance not in locked
-        resources = sorted(owned_resources(resolved.candidate)) if resolved and is_new else ()
+        candidate = solution.candidates.get(package.instance)
+        is_new = not package.by_user and package.instance not in locked
+        resources = sorted(owned_resources(candidate)) if candidate and is_new else ()
         formers = (former[resource.name] for resource in resources if resource.name in former)
         free = (f for f in formers if f.kind == package.kind and f.object not in objects)
         if (heir := next(free, None)) is not None and keeps_ownership(package.instance):
@@ -321,16 +321,12 @@ def upgraded_with_parent(
     locked = {pin.instance: pin.version for pin in inputs.pins}
     behind = {package.instance for package in before.packages if package.resolved_version}
     resolved = solution.resolved
-    queue = [
-        i
-        for i, resolved_instance in resolved.items()
-        if i in locked and (resolved_instance.candidate.version.text != locked[i] or i in behind)
-    ]
+    queue = [i for i, p in resolved.items() if i in locked and (p.version != locked[i] or i in behind)]
     unlocked: set[Instance] = set()
     for instance in queue:
-        for edge in resolved[instance].edges if instance in resolved else ():
-            target = edge.target
-            if edge.requirement.actions.upgrade and target in locked and target not in unlocked:
+        for need in resolved[instance].dependencies if instance in resolved else ():
+            target = need.resolved
+            if need.upgrade and target is not None and target in locked and target not in unlocked:
                 unlocked.add(target)
                 queue.append(target)
     return frozenset(unlocked)
@@ -501,13 +497,9 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
     if not undecided:
         return ()
     brought: dict[str, set[PackageId]] = {}
-    here = (resolved for resolved in solution.resolved.values() if not resolved.instance.slot.target)
-    for resolved in here:
-        for name in (
-            *(str(gvk.group_kind) for gvk in resolved.candidate.provides),
-            *resolved.candidate.compositions,
-        ):
-            brought.setdefault(name, set()).add(resolved.instance.package)
+    for instance, candidate in solution.candidates.items():
+        for name in owned_names(candidate) if not instance.slot.target else ():
+            brought.setdefault(name, set()).add(instance.package)
     owners = exclusive_owners(before, undecided)
     return tuple(o for o in owners if o not in held and brought.get(o[0], set()) - {o[1]})
 
@@ -530,25 +522,26 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
     Source: Porter's dependency proposal: inputs of the implementation of an interface are unmapped.
     """
     for instance, resolved in sorted(solution.resolved.items()):
-        if resolved.user or not resolved.candidate.inputs:
+        candidate = solution.candidates[instance]
+        if resolved.by_user or not candidate.inputs:
             continue
         asking = [
-            (edge.requirement, _root_install(inputs, solution, parent), parent)
+            (solution.requirements[parent, need.signature], _root_install(inputs, solution, parent), parent)
             for parent in resolved.requested_by
-            for edge in solution.resolved[parent].edges
-            if edge.target == instance and edge.active
+            for need in solution.resolved[parent].dependencies
+            if need.resolved == instance and need.active
         ]
         values = [
             _is_provided(
                 requirement,
                 install,
-                template_variables(solution.resolved[parent].candidate, inputs.install_of(parent)),
+                template_variables(solution.candidates[parent], inputs.install_of(parent)),
             )
             for requirement, install, parent in asking
         ]
-        missing = [item for item in resolved.candidate.inputs if not any(gives(item) for gives in values)]
+        missing = [item for item in candidate.inputs if not any(gives(item) for gives in values)]
         for requirement, install, _ in asking if missing else ():
-            yield _problem(resolved, requirement, install, missing)
+            yield _problem(candidate, requirement, install, missing, instance)
 
 
 def _is_provided(
@@ -585,10 +578,14 @@ def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance)
 
 
 def _problem(
-    resolved: ResolvedInstance, requirement: Requirement, install: Install | None, missing: list[BundleInput]
+    candidate: Candidate,
+    requirement: Requirement,
+    install: Install | None,
+    missing: list[BundleInput],
+    instance: Instance,
 ) -> Problem:
-    alias = requirement.alias or resolved.instance.package.name
-    message = f"{resolved.candidate} needs the {', the '.join(map(str, missing))}, which no manifest gives it"
+    alias = requirement.alias or instance.name
+    message = f"{candidate} needs the {', the '.join(map(str, missing))}, which no manifest gives it"
     names = [item.name for item in missing if item.kind is InputKind.PARAMETER]
     ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
     if len(names) < len(missing):
@@ -598,7 +595,7 @@ def _problem(
     hint = ", and ".join(ways)
     hint = f"{hint[0].upper()}{hint[1:]}; or bind {alias} to an installation that is there"
     where = install.location if install else Location("")
-    return Problem(where, Reason.UNBOUND_INPUT, message, f"{hint}.", str(install or resolved.instance))
+    return Problem(where, Reason.UNBOUND_INPUT, message, f"{hint}.", str(install or instance))
 
 
 INCOMPLETE_DIGEST = ""

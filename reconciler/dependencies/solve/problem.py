@@ -1,6 +1,6 @@
 """The finite resolution problem of one cluster, what a solver answers, and the solution of the whole."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.model.instances import Instance, SkippedNeed
+from reconciler.dependencies.model.instances import Instance, Resolved, SkippedNeed
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.names.problems import Problem
 
@@ -278,32 +278,6 @@ class BudgetExceeded(Struct, frozen=True):
 SolverOutcome = Assignment | Unsatisfiable | BudgetExceeded
 
 
-class RequirementEdge(Struct, frozen=True):
-    """How one requirement of a pinned package is met.
-
-    `target` is the instance that satisfies it; without one `detail` names the existing installation.
-    `signature` identifies the requirement among those of its package.
-    """
-
-    requirement: Requirement
-    signature: str
-    via: AlternativeSource
-    alternative: int = 0
-    target: Instance | None = None
-    active: bool = True
-    detail: str = ""
-
-
-class ResolvedInstance(Struct, frozen=True):
-    """One instance and its version. `user` is set if a user's manifest installs it."""
-
-    instance: Instance
-    candidate: Candidate
-    edges: tuple[RequirementEdge, ...] = ()
-    user: bool = False
-    requested_by: tuple[Instance, ...] = ()
-
-
 class Rejection(Struct, frozen=True):
     """Reasons against one version."""
 
@@ -374,59 +348,16 @@ class Explanation(Struct, frozen=True):
 class Solution(Struct, frozen=True):
     """The resolved dependencies of one cluster.
 
-    `failed` are the instances of parts without a solution: they stay as locked before.
+    `resolved` are as a lock has them, but without objects and owners; `candidates` has their versions, and
+    `requirements` what these ask for, by signature. `failed` are the instances of parts without a solution:
+    they stay as locked before.
     """
 
-    resolved: Mapping[Instance, ResolvedInstance] = field(default_factory=dict)
+    resolved: Mapping[Instance, Resolved] = field(default_factory=dict)
+    candidates: Mapping[Instance, Candidate] = field(default_factory=dict)
+    requirements: Mapping[tuple[Instance, str], Requirement] = field(default_factory=dict)
     skipped: tuple[SkippedNeed, ...] = ()
     explanations: tuple[Explanation, ...] = ()
     failed: frozenset[Instance] = frozenset()
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
-
-
-def decode(
-    problem: ResolutionProblem,
-    answer: Assignment,
-    explain_skipped: Callable[[InstanceRequirement], str] = lambda _: "",
-) -> tuple[list[ResolvedInstance], list[SkippedNeed]]:
-    """Convert an assignment to pins with their edges, and skipped requirements with their reasons."""
-    resolved, skipped = [], []
-    users = {alternative.instance for demand in problem.roots for alternative in demand.alternatives}
-    for instance, place in answer.chosen.items():
-        node = problem.nodes[instance]
-        demands = list({demand.cause: demand for demand in node.requirements[place]}.values())
-        edges = tuple(
-            RequirementEdge(
-                demand.requirement,
-                demand.cause.resource,
-                w.via,
-                w.alternative,
-                w.instance,
-                w.active,
-                w.target,
-            )
-            for demand in demands
-            if (w := answer.selected.get(demand.cause)) is not None
-        )
-        resolved.append(ResolvedInstance(instance, node.candidates[place], edges, instance in users))
-        skipped += [
-            SkippedNeed(parent=instance, requirement=str(d.requirement), reason=explain_skipped(d))
-            for d in demands
-            if d.cause not in answer.selected
-        ]
-    return resolved, skipped
-
-
-def with_requesters(resolved: Iterable[ResolvedInstance]) -> dict[Instance, ResolvedInstance]:
-    """Sort pins by instance and add the parents of each."""
-    ordered = sorted(resolved, key=lambda item: str(item.instance))
-    parents: dict[Instance, list[Instance]] = {}
-    for item in ordered:
-        for edge in item.edges:
-            if edge.target is not None and edge.active:
-                parents.setdefault(edge.target, []).append(item.instance)
-    return {
-        item.instance: replace(item, requested_by=tuple(dict.fromkeys(parents.get(item.instance, ()))))
-        for item in ordered
-    }

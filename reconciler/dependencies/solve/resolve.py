@@ -1,7 +1,7 @@
 """Resolve the dependencies of one cluster, part by part, and arbitrate ownership conflicts."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.instances import Instance, SkippedNeed
-from reconciler.dependencies.model.packages import Install, InterfaceNeed, PackageNeed
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, SkippedNeed, met_need
+from reconciler.dependencies.model.packages import Candidate, Install, InterfaceNeed, PackageNeed, Requirement
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
 from reconciler.dependencies.solve.explain import explain, explain_skipped
@@ -30,13 +30,10 @@ from reconciler.dependencies.solve.problem import (
     InstanceNode,
     InstanceRequirement,
     ResolutionProblem,
-    ResolvedInstance,
     Solution,
     SolverOutcome,
     Unsatisfiable,
-    decode,
     split_problem,
-    with_requesters,
 )
 from reconciler.dependencies.solve.sat import (
     BudgetError,
@@ -75,11 +72,13 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
         UnverifiedSolutionError: The solution does not pass the independent check.
     """
     built, outcomes = _attempts(inputs)
-    partial = _PartialSolution(inputs, problems=list(built.problems))
+    partial = _PartialSolution(inputs, inputs.installs_by_instance(), list(built.problems))
     for part, outcome, questions in outcomes:
         partial.add(part, outcome, questions)
     solution = Solution(
-        with_requesters(partial.resolved),
+        _with_requesters(partial.resolved),
+        partial.candidates,
+        partial.requirements,
         tuple(partial.skipped),
         tuple(partial.explanations),
         frozenset(partial.failed),
@@ -113,8 +112,11 @@ class _PartialSolution(Struct):
     """Solution of the parts of a cluster that are resolved so far."""
 
     inputs: ClusterInputs
+    installs: dict[Instance, Install]
     problems: list[Problem]
-    resolved: list[ResolvedInstance] = field(default_factory=list)
+    resolved: list[Resolved] = field(default_factory=list)
+    candidates: dict[Instance, Candidate] = field(default_factory=dict)
+    requirements: dict[tuple[Instance, str], Requirement] = field(default_factory=dict)
     skipped: list[SkippedNeed] = field(default_factory=list)
     explanations: list[Explanation] = field(default_factory=list)
     failed: set[Instance] = field(default_factory=set)
@@ -146,9 +148,7 @@ class _PartialSolution(Struct):
             self.problems += [_stall_problem(install, explanation) for install in asking]
         if isinstance(outcome, Assignment):
             why = functools.partial(explain_skipped, self.inputs, remaining)
-            pins, skipped = decode(replace(remaining, roots=part.roots), outcome, why)
-            self.resolved += pins
-            self.skipped += skipped
+            self._choose(replace(remaining, roots=part.roots), outcome, why)
             return
         self.failed.update(part.nodes)
         stalled = {install for _, asking in stalls for install in asking}
@@ -163,32 +163,95 @@ class _PartialSolution(Struct):
             reason = Reason.STEP_BUDGET_EXCEEDED
             self.problems += [Problem(i.location, reason, message, hint, str(i), message) for i in installs]
 
+    def _choose(
+        self, problem: ResolutionProblem, answer: Assignment, why: Callable[[InstanceRequirement], str]
+    ) -> None:
+        """Add the chosen versions, each with how its needs are met, and the skipped ones with reasons."""
+        users = {way.instance for demand in problem.roots for way in demand.alternatives}
+        for instance, place in answer.chosen.items():
+            node, install = problem.nodes[instance], self.installs.get(instance)
+            candidate = self.candidates[instance] = node.candidates[place]
+            needs: list[MetNeed] = []
+            for cause, demand in {demand.cause: demand for demand in node.requirements[place]}.items():
+                way = answer.selected.get(cause)
+                self.requirements[instance, cause.resource] = demand.requirement
+                if way is not None:
+                    needs.append(_met_need(cause.resource, demand.requirement, way, install))
+                else:
+                    skipped = SkippedNeed(
+                        parent=instance, requirement=str(demand.requirement), reason=why(demand)
+                    )
+                    self.skipped.append(skipped)
+            self.resolved.append(
+                Resolved(
+                    instance=instance,
+                    dialect=install.dialect if install else instance.ecosystem.dialect,
+                    source=candidate.source,
+                    version=candidate.version.text,
+                    digest=candidate.digest,
+                    by_user=instance in users,
+                    unavailable=candidate.unavailable,
+                    retain=candidate.retain,
+                    prune_kinds=install is not None and install.revisions.prune_kinds,
+                    dependencies=tuple(needs),
+                )
+            )
+
+
+def _met_need(signature: str, requirement: Requirement, way: Alternative, install: Install | None) -> MetNeed:
+    return met_need(
+        requirement.alternatives[way.alternative],
+        signature=signature,
+        alias=requirement.alias_of(way.alternative),
+        resolved=way.instance,
+        detail=way.target,
+        via=way.via,
+        active=way.active,
+        alternative=way.alternative,
+        alternatives=len(requirement.alternatives),
+        optional=requirement.optional,
+        upgrade=requirement.actions.upgrade,
+        uninstall=requirement.actions.uninstall and (install is None or install.prune_dependencies),
+    )
+
+
+def _with_requesters(resolved: list[Resolved]) -> dict[Instance, Resolved]:
+    """Sort the packages by instance, and add the parents of each."""
+    resolved.sort(key=lambda package: str(package.instance))
+    parents: dict[Instance, dict[Instance, None]] = {}
+    for package in resolved:
+        for need in package.dependencies:
+            if need.resolved is not None and need.active:
+                parents.setdefault(need.resolved, {})[package.instance] = None
+    return {p.instance: replace(p, requested_by=tuple(parents.get(p.instance, ()))) for p in resolved}
+
 
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
     """Return the warnings about a solution, with the places of these inputs."""
-    resolved = list(solution.resolved.values())
-    return (*_unused_settings(inputs, resolved), *_binding_warnings(inputs, resolved))
+    return (*_unused_settings(inputs, solution.candidates), *_binding_warnings(inputs, solution))
 
 
-def _binding_warnings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
+def _binding_warnings(inputs: ClusterInputs, solution: Solution) -> Iterator[Problem]:
     """Yield a warning for each binding to an installation of a version that was not asked for.
 
     Whoever binds decides: only the shape of an interface must fit.
     """
-    chosen = {pinned.instance: pinned for pinned in resolved}
     there = {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.presence.installations}
     there |= {f"binding:{qualified(i.namespace, i.name)}": i.interfaces for i in inputs.installs}
     for install in inputs.installs:
         is_bound = bool(install.bindings) and not install.external
-        pinned = chosen.get(inputs.instance_of(install)) if is_bound else None
-        for edge in pinned.edges if pinned is not None else ():
-            need = edge.requirement.alternatives[edge.alternative]
-            if edge.via is not AlternativeSource.BINDING or not isinstance(need, InterfaceNeed):
+        instance = inputs.instance_of(install)
+        package = solution.resolved.get(instance) if is_bound else None
+        for met in package.dependencies if package is not None else ():
+            requirement = solution.requirements[instance, met.signature]
+            need = requirement.alternatives[met.alternative]
+            if met.via != AlternativeSource.BINDING or not isinstance(need, InterfaceNeed):
                 continue
-            bound = dict(install.bindings)[edge.requirement.alias]
-            offered = chosen[edge.target].candidate.interfaces if edge.target else there.get(edge.detail, ())
+            bound = dict(install.bindings)[requirement.alias]
+            target = met.resolved
+            offered = solution.candidates[target].interfaces if target else there.get(met.detail, ())
             if not any(interface.meets(need) for interface in offered):
-                message = f"{edge.requirement.alias} is bound to {bound}, which is not {need}"
+                message = f"{requirement.alias} is bound to {bound}, which is not {need}"
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
@@ -199,9 +262,8 @@ def _stall_problem(install: Install, explanation: Explanation) -> Problem:
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
 
 
-def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) -> Iterator[Problem]:
+def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]) -> Iterator[Problem]:
     """Yield a warning for each override or value that has no effect on a dependency of its install."""
-    chosen = {item.instance: item.candidate for item in resolved}
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))
         if candidate is None:
@@ -217,7 +279,7 @@ def _unused_settings(inputs: ClusterInputs, resolved: list[ResolvedInstance]) ->
         settings = [(item.name, item.location) for item in install.overrides]
         settings += [(item.name, install.location) for item in install.values]
         # Parameters reach dependencies of dependencies, too.
-        below = {requirement.alias for item in resolved for requirement in item.candidate.requires}
+        below = {requirement.alias for item in chosen.values() for requirement in item.requires}
         reached = {name.partition("#")[0] for name in install.gives} - below
         bound = reached | {alias for alias, _ in install.bindings}
         settings += [(alias, install.location) for alias in sorted(bound)]

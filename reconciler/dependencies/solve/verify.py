@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.instances import Instance
+from reconciler.dependencies.model.instances import Instance, MetNeed
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
@@ -21,14 +21,9 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Requirement,
 )
-from reconciler.dependencies.solve.problem import (
-    AlternativeSource,
-    RequirementEdge,
-    ResolvedInstance,
-    Solution,
-)
+from reconciler.dependencies.solve.problem import AlternativeSource, Solution
 
-ByPackage = Mapping[PackageId, list[ResolvedInstance]]
+ByPackage = Mapping[PackageId, list[Instance]]
 """The resolved instances of each package."""
 
 Links = Mapping[Instance, list[tuple[Instance, bool]]]
@@ -45,28 +40,30 @@ def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
 
 
 def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
+    chosen = {instance: solution.candidates[instance] for instance in solution.resolved}
+    solution = replace(solution, candidates=chosen)
     installs = {inputs.instance_of(i): i for i in inputs.installs if not i.external}
     locked = {pin.instance: pin.candidate for pin in inputs.pins}
     yield from _install_violations(solution, installs, locked)
-    by_package: dict[PackageId, list[ResolvedInstance]] = {}
-    for resolved in solution.resolved.values():
-        by_package.setdefault(resolved.instance.package, []).append(resolved)
-    for resolved in solution.resolved.values():
-        install = installs.get(resolved.instance)
-        yield from _candidate(inputs, resolved, install, locked.get(resolved.instance))
+    by_package: dict[PackageId, list[Instance]] = {}
+    for instance in solution.resolved:
+        by_package.setdefault(instance.package, []).append(instance)
+    for instance, candidate in solution.candidates.items():
+        install = installs.get(instance)
+        yield from _candidate(inputs, instance, candidate, install, locked.get(instance))
         if install is None or not install.skip_dependencies:
-            yield from _requirement_violations(inputs, solution, resolved, install, by_package)
-    yield from _exclusivity_violations(by_package)
+            yield from _requirement_violations(inputs, solution, instance, install, by_package)
+    yield from _exclusivity_violations(solution, by_package)
     yield from _ownership_violations(solution)
     # Nothing is installed that no user's install leads to.
     reached: set[Instance] = set()
-    queue = [instance for instance, resolved in solution.resolved.items() if resolved.user]
+    queue = [instance for instance, package in solution.resolved.items() if package.by_user]
     while queue:
         instance = queue.pop()
         if instance not in reached and instance in solution.resolved:
             reached.add(instance)
-            edges = solution.resolved[instance].edges
-            queue += [edge.target for edge in edges if edge.target is not None and edge.active]
+            needs = solution.resolved[instance].dependencies
+            queue += [need.resolved for need in needs if need.resolved is not None and need.active]
     for instance in solution.resolved.keys() - reached:
         yield f"nothing requires {instance}"
     yield from _cycle_violations(inputs, solution)
@@ -78,40 +75,43 @@ def _install_violations(
     stalled = {problem.subject for problem in solution.problems}
     losers = {install for explanation in solution.explanations for install in explanation.stalled}
     for instance, install in installs.items():
-        resolved = solution.resolved.get(instance)
+        chosen = solution.candidates.get(instance)
         if str(install) in losers and instance not in solution.failed:
             held = locked.get(instance)
-            if held is not None and (resolved is None or resolved.candidate.version != held.version):
+            if held is not None and (chosen is None or chosen.version != held.version):
                 yield f"{install} gives way and does not keep {held.version}"
-        elif resolved is None:
+        elif chosen is None:
             if instance not in solution.failed and str(install) not in stalled:
                 yield f"{install} is not there"
         elif install.requested:
             held = locked.get(instance)
-            if held is not None and resolved.candidate.version != held.version:
+            if held is not None and chosen.version != held.version:
                 yield f"{install} has no solution and does not keep {held.version}"
         elif str(install) in stalled:
             continue
-        elif not install.need.range.allows(resolved.candidate.version, resolved.candidate.digest):
-            yield f"{install} asks for {install.need} and gets {resolved.candidate.version}"
+        elif not install.need.range.allows(chosen.version, chosen.digest):
+            yield f"{install} asks for {install.need} and gets {chosen.version}"
 
 
 def _candidate(
-    inputs: ClusterInputs, resolved: ResolvedInstance, install: Install | None, locked: Candidate | None
+    inputs: ClusterInputs,
+    instance: Instance,
+    candidate: Candidate,
+    install: Install | None,
+    locked: Candidate | None,
 ) -> Iterator[str]:
-    candidate, package = resolved.candidate, resolved.instance.package
     held = locked is not None and locked.version == candidate.version
-    if candidate not in inputs.published(resolved.instance) and not (candidate.unavailable and held):
-        yield f"{candidate} is no candidate of {package}"
+    if candidate not in inputs.published(instance) and not (candidate.unavailable and held):
+        yield f"{candidate} is no candidate of {instance.package}"
     if candidate.withdrawn and not held:
         yield f"{candidate} is withdrawn"
-    platforms = {} if resolved.instance.slot.target else dict(inputs.presence.platforms)
+    platforms = {} if instance.slot.target else dict(inputs.presence.platforms)
     ignored = install.ignore_platforms if install else frozenset()
     for need in candidate.platforms:
         version = platforms.get(need.platform)
         if version is not None and need.platform not in ignored and not need.range.allows(version):
             yield f"{candidate} needs {need}, and the cluster has {version}"
-    for stored in () if held or resolved.instance.slot.target else inputs.presence.stored:
+    for stored in () if held or instance.slot.target else inputs.presence.stored:
         versions = {api.version for api in candidate.defined if api.group_kind == stored.kind}
         if versions and not versions.issuperset(stored.versions):
             yield f"{candidate} drops a stored version of {stored.kind}"
@@ -125,22 +125,26 @@ def _candidate(
 def _requirement_violations(
     inputs: ClusterInputs,
     solution: Solution,
-    resolved: ResolvedInstance,
+    instance: Instance,
     install: Install | None,
     by_package: ByPackage,
 ) -> Iterator[str]:
-    edges = {_requirement_key(edge.requirement): edge for edge in resolved.edges}
-    for written in resolved.candidate.requires:
+    candidate = solution.candidates[instance]
+    needs = {
+        _requirement_key(solution.requirements[instance, need.signature]): need
+        for need in solution.resolved[instance].dependencies
+    }
+    for written in candidate.requires:
         requirement = _overridden(written, install)
-        edge = edges.get(_requirement_key(requirement))
-        if edge is not None:
-            elsewhere = edge.target is not None and edge.target.slot.target != resolved.instance.slot.target
-            if elsewhere or not _meets(inputs, solution, requirement, edge, install):
-                provider = edge.target or edge.detail
-                yield f"{resolved.candidate} requires {requirement}, and {provider} is not that"
+        need = needs.get(_requirement_key(requirement))
+        if need is not None:
+            elsewhere = need.resolved is not None and need.resolved.slot.target != instance.slot.target
+            if elsewhere or not _meets(inputs, solution, requirement, need, install):
+                yield f"{candidate} requires {requirement}, and {need.resolved or need.detail} is not that"
         elif not requirement.optional:
-            yield f"{resolved.candidate} requires {requirement}, and nothing meets it"
-        yield from _optional_violations(inputs, resolved, requirement, by_package)
+            yield f"{candidate} requires {requirement}, and nothing meets it"
+        for other in _unfit(inputs, solution, instance, requirement, by_package):
+            yield f"{candidate} would need {requirement}, and {other} is there"
 
 
 def _overridden(written: Requirement, by_user: Install | None) -> Requirement:
@@ -169,10 +173,14 @@ def _requirement_key(requirement: Requirement) -> tuple[str, str, bool, bool]:
     return (str(requirement), requirement.alias, requirement.optional, requirement.install)
 
 
-def _optional_violations(
-    inputs: ClusterInputs, resolved: ResolvedInstance, requirement: Requirement, by_package: ByPackage
-) -> Iterator[str]:
-    """Yield optional requirements with an unfitting package; instances of Porter do not affect others."""
+def _unfit(
+    inputs: ClusterInputs,
+    solution: Solution,
+    instance: Instance,
+    requirement: Requirement,
+    by_package: ByPackage,
+) -> Iterator[Candidate]:
+    """Yield what does not fit an optional requirement; instances of Porter do not affect others."""
     needs = requirement.alternatives
     if not requirement.optional or len(needs) != 1 or not isinstance(needs[0], PackageNeed):
         return
@@ -180,29 +188,28 @@ def _optional_violations(
     if package.ecosystem is Ecosystem.BUNDLE:
         return
     for other in by_package.get(package, ()):
-        is_near = other.instance.slot.namespace in ("", resolved.instance.slot.namespace)
-        if is_near and not _matches(needs[0], other.candidate, inputs):
-            yield f"{resolved.candidate} would need {requirement}, and {other.candidate} is there"
+        is_near = other.slot.namespace in ("", instance.slot.namespace)
+        if is_near and not _matches(needs[0], solution.candidates[other], inputs):
+            yield solution.candidates[other]
 
 
 def _meets(
     inputs: ClusterInputs,
     solution: Solution,
     requirement: Requirement,
-    edge: RequirementEdge,
+    met: MetNeed,
     by_user: Install | None,
 ) -> bool:
-    need = requirement.alternatives[edge.alternative]
-    if edge.via is AlternativeSource.BINDING:
+    need = requirement.alternatives[met.alternative]
+    if met.via == AlternativeSource.BINDING:
         return by_user is not None and requirement.alias in dict(by_user.bindings)
-    if edge.target is not None:
-        other = solution.resolved.get(edge.target)
-        created = edge.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
-        if other is None or (created and not requirement.may_install(edge.alternative)):
+    if met.resolved is not None:
+        other = solution.candidates.get(met.resolved)
+        created = met.via in (AlternativeSource.CANDIDATE, AlternativeSource.DEFAULT)
+        if other is None or (created and not requirement.may_install(met.alternative)):
             return False
-        return (edge.via is AlternativeSource.DEFAULT and requirement.default is not None) or _matches(
-            need, other.candidate, inputs
-        )
+        by_default = met.via == AlternativeSource.DEFAULT and requirement.default is not None
+        return by_default or _matches(need, other, inputs)
     presence = inputs.presence
     external = [install for install in inputs.installs if install.external]
     match need:
@@ -239,44 +246,43 @@ def _serves(served: Iterable[Gvk], api: Gvk) -> bool:
     return any(g == api or (not api.version and g.group_kind == api.group_kind) for g in served)
 
 
-def _exclusivity_violations(by_package: ByPackage) -> Iterator[str]:
-    anywhere = InstallationType.NO_RESTRICTIONS
-    for resolved in by_package.values():
-        if all(item.candidate.installation is anywhere for item in resolved):
+def _exclusivity_violations(solution: Solution, by_package: ByPackage) -> Iterator[str]:
+    for instances in by_package.values():
+        types = {instance: solution.candidates[instance].installation for instance in instances}
+        if set(types.values()) == {InstallationType.NO_RESTRICTIONS}:
             continue
-        for first, second in itertools.combinations(resolved, 2):
-            same = first.instance.slot.target == second.instance.slot.target
-            if same and (_excludes(first, second) or _excludes(second, first)):
-                yield f"{first.instance} and {second.instance} cannot both stand"
-
-
-def _excludes(first: ResolvedInstance, second: ResolvedInstance) -> bool:
-    if first.candidate.installation is InstallationType.ONE_PER_CLUSTER:
-        return True
-    same = first.instance.slot.namespace == second.instance.slot.namespace
-    return same and first.candidate.installation is InstallationType.ONE_PER_NAMESPACE
+        for first, second in itertools.combinations(instances, 2):
+            once = {types[first], types[second]}
+            is_near = first.slot.namespace == second.slot.namespace
+            excludes = InstallationType.ONE_PER_CLUSTER in once
+            excludes |= is_near and InstallationType.ONE_PER_NAMESPACE in once
+            if excludes and first.slot.target == second.slot.target:
+                yield f"{first} and {second} cannot both stand"
 
 
 def _ownership_violations(solution: Solution) -> Iterator[str]:
-    owners: dict[tuple[str, str], ResolvedInstance] = {}
-    for resolved in solution.resolved.values():
-        candidate = resolved.candidate
+    owners: dict[tuple[str, str], Candidate] = {}
+    for instance, candidate in solution.candidates.items():
         for owned in sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions}):
-            owner = owners.setdefault((resolved.instance.slot.target, owned), resolved)
-            if owner.instance.package != resolved.instance.package:
-                yield f"{owner.candidate} and {resolved.candidate} both own {owned}"
+            owner = owners.setdefault((instance.slot.target, owned), candidate)
+            if owner.id != candidate.id:
+                yield f"{owner} and {candidate} both own {owned}"
 
 
 def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
-    links = {
-        instance: [(e.target, e.requirement.wired) for e in resolved.edges if e.target is not None]
-        for instance, resolved in solution.resolved.items()
+    met = {
+        instance: [
+            (need.resolved, solution.requirements[instance, need.signature])
+            for need in package.dependencies
+            if need.resolved is not None
+        ]
+        for instance, package in solution.resolved.items()
     }
-    for resolved in solution.resolved.values():
-        for edge in resolved.edges:
-            giving = [e for e in resolved.edges if e.requirement.alias in edge.requirement.after]
-            if edge.target in links:
-                links[edge.target] += [(e.target, True) for e in giving if e.target is not None]
+    links = {instance: [(target, asked.wired) for target, asked in needs] for instance, needs in met.items()}
+    for needs in met.values():
+        for getting, asked in needs:
+            if getting in links:
+                links[getting] += [(target, True) for target, other in needs if other.alias in asked.after]
     try:
         graphlib.TopologicalSorter(
             {i: [target for target, _ in links_of] for i, links_of in links.items()}

@@ -102,4 +102,4 @@ def test_kinds_of_another_cluster_are_owned_by_nobody_here() -> None:
     solution = resolve_cluster(world)
 
     assert len(solution.resolved) == 2
-    assert all(owned_resources(one.candidate) for one in solution.resolved.values())
+    assert all(map(owned_resources, solution.candidates.values()))

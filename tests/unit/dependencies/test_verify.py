@@ -10,7 +10,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import Candidate, Gvk, InstallationType
 from reconciler.dependencies.solve import build_problem
-from reconciler.dependencies.solve.problem import ConflictCode, Explanation, ResolvedInstance, Solution
+from reconciler.dependencies.solve.problem import ConflictCode, Explanation, Solution
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.solve.verify import verify
 from tests.support.dependency_manifests import (
@@ -23,6 +23,7 @@ from tests.support.dependency_manifests import (
     provider,
     world_of,
 )
+from tests.support.dependency_worlds import pin
 from tests.support.values import replace
 
 DB, OLD_DB, NEW_DB = (package("db.io", version) for version in ("1.5.0", "1.0.0", "2.0.0"))
@@ -58,10 +59,9 @@ def changed(name: str, version: str = "", **fields: object) -> Damage:
         instance = instance_of(solution, name)
         candidates = inputs.catalogue.candidates(instance.package)
         other = [c for c in candidates if c.version.text == version]
-        resolved = replace(
-            solution.resolved[instance], **({"candidate": other[0]} if other else {}), **fields
-        )
-        return inputs, replace(solution, resolved={**solution.resolved, instance: resolved})
+        chosen = solution.candidates | ({instance: other[0]} if other else {})
+        resolved = solution.resolved | {instance: replace(solution.resolved[instance], **fields)}
+        return inputs, replace(solution, resolved=resolved, candidates=chosen)
 
     return damage
 
@@ -80,10 +80,8 @@ def recatalogued(change: Callable[[Candidate], Candidate | None]) -> Damage:
     def damage(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs, Solution]:
         candidates = [c for versions in inputs.catalogue.packages.values() for c in versions]
         catalogue = build_catalogue(kept for c in candidates if (kept := change(c)) is not None)
-        resolved = {
-            i: replace(r, candidate=change(r.candidate) or r.candidate) for i, r in solution.resolved.items()
-        }
-        return replace(inputs, catalogue=catalogue), replace(solution, resolved=resolved)
+        chosen = {i: change(candidate) or candidate for i, candidate in solution.candidates.items()}
+        return replace(inputs, catalogue=catalogue), replace(solution, candidates=chosen)
 
     return damage
 
@@ -102,9 +100,9 @@ def added(name: str) -> Damage:
     def damage(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs, Solution]:
         (candidate,) = next(v for i, v in inputs.catalogue.packages.items() if i.name == name)
         instance = Instance(*candidate.id, instance_of(solution, "db.io").slot)
-        return inputs, replace(
-            solution, resolved={**solution.resolved, instance: ResolvedInstance(instance, candidate)}
-        )
+        resolved = solution.resolved | {instance: pin(instance, replace(candidate, requires=()))}
+        chosen = solution.candidates | {instance: candidate}
+        return inputs, replace(solution, resolved=resolved, candidates=chosen)
 
     return damage
 
@@ -112,8 +110,11 @@ def added(name: str) -> Damage:
 def looped(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs, Solution]:
     """Let the dependency need its parent."""
     first = instance_of(solution, "x.io/a")
-    (edge,) = solution.resolved[first].edges
-    return changed("x.io/b", edges=(replace(edge, target=first),))(inputs, solution)
+    (need,) = solution.resolved[first].dependencies
+    second = instance_of(solution, "x.io/b"), need.signature
+    asked = solution.requirements | {second: solution.requirements[first, need.signature]}
+    damage = changed("x.io/b", dependencies=(replace(need, resolved=first),))
+    return damage(inputs, replace(solution, requirements=asked))
 
 
 def preempted(inputs: ClusterInputs, solution: Solution) -> tuple[ClusterInputs, Solution]:
@@ -155,7 +156,7 @@ ROWS = {
         WORLD, changed("db.io", "2.0.0"), "and carvel:db.io@namespace/prod is not that"
     ),
     "a dependency is missing": Row(WORLD, removed("db.io"), "is not that"),
-    "a requirement is met by nothing": Row(WORLD, changed("web.io", edges=()), "and nothing meets it"),
+    "a requirement is met by nothing": Row(WORLD, changed("web.io", dependencies=()), "and nothing meets it"),
     "a version is not published": Row(WORLD, recatalogued(vanished), "is no candidate of"),
     "a version is withdrawn": Row(WORLD, recatalogued(withdrawn), "db.io 1.5.0 is withdrawn"),
     "a package does not run on the platform": Row(
@@ -170,7 +171,7 @@ ROWS = {
     ),
     "an optional package that is there does not fit": Row(
         install("shop", "web.io", "") + LIKED + install("mine", "db.io", "") + NEW_DB + DB,
-        changed("db.io", "1.5.0", edges=()),
+        changed("db.io", "1.5.0", dependencies=()),
         "would need db.io >=2.0.0, and db.io 1.5.0 is there",
     ),
     "a package is in a cluster twice": Row(
