@@ -12,7 +12,7 @@ from tests.support.small_world import manifest, variant
 
 pytestmark = pytest.mark.one_forge
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "forges.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "contributing" / "forges.md"
 PACKAGES = {"edge-1": 1, "edge-2": 2, "edge-3": 5}
 """How many packages each repository has: with three sizes a count that grows faster is no straight line."""
 NAMES = tuple(f"p{number}" for number in range(max(PACKAGES.values())))
