@@ -37,11 +37,14 @@ def test_the_limits_are_those_of_the_table() -> None:
 
 
 def test_the_examples_of_the_configuration_are_valid() -> None:
-    first, second, third = blocks(CONFIGURATION)
+    first, consent, second, third = blocks(CONFIGURATION)
     whole = f"apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {{name: a}}\n{second}"
 
     signed = f"apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {{name: a}}\n{third}"
 
+    consented = f"apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {{name: a}}\n{consent}"
+
+    assert parse_configuration(consented.encode(), "a", {}).consents
     assert parse_configuration(signed.encode(), "a", {}).verify[0].signed == "tag"
     assert parse_configuration(first.encode(), "a", {}).snapshot.max_age_s == 2 * 24 * 3600
     assert parse_configuration(whole.encode(), "a", {}).credentials[0].username == "reconciler"
