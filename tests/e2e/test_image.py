@@ -169,8 +169,8 @@ def test_the_image_has_what_a_run_needs_and_no_more(engine: Engine) -> None:
 
 @pytest.mark.slow
 def test_the_documented_bill_of_materials_names_what_is_inside(engine: Engine, project_root: Path) -> None:
-    """docs/operations.md gives the command; both of its parts run in the image itself."""
-    text = (project_root / "docs/operations.md").read_text()
+    """docs/install.md gives the command; both of its parts run in the image itself."""
+    text = (project_root / "docs/install.md").read_text()
     commands = re.findall(r"^docker run --rm --entrypoint (\S+) reconciler (.*?) >", text, flags=re.MULTILINE)
 
     told = [run(engine, entry, *words.split()).stdout for entry, words in commands]

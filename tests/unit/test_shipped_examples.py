@@ -15,7 +15,7 @@ GITLAB = ROOT / "deploy/gitlab/gitlab-ci.yml"
 CALLED = ROOT / ".github/workflows/reconcile.yml"
 DOCS = [
     ROOT / "docs" / name
-    for name in ("operations.md", "check.md", "security.md", "configuration.md", "forges.md")
+    for name in ("install.md", "check.md", "security.md", "configuration.md", "forges.md")
 ]
 SHIPPED = [*WORKFLOWS, CALLED, GITLAB, *DOCS, *sorted((ROOT / "deploy").rglob("*.yaml")), ROOT / "README.md"]
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -91,10 +91,9 @@ def test_inputs_and_secrets_of_the_reusable_workflow_exist_in_its_own_example() 
     assert job["uses"].endswith(f"@{job['with']['version']}")
 
 
-def test_settings_in_the_documentation_of_operations_are_settings() -> None:
-    text = (ROOT / "docs/operations.md").read_text()
-    (block,) = re.findall(r"(?m)^```yaml\n(credentials:\n.*?)^```", text, re.DOTALL)
-    lines = "".join(f"  {line}\n" for line in block.splitlines())
+def test_settings_in_the_guide_to_the_action_are_settings() -> None:
+    text = (ROOT / "docs/guides/github-action.md").read_text()
+    (block,) = re.findall(r"(?m)^```yaml\n(  credentials:\n.*?)^```", text, re.DOTALL)
 
-    (rule,) = parse_configuration(f"{_HEAD}{lines}".encode(), "a", {}).credentials
+    (rule,) = parse_configuration(f"{_HEAD}{block}".encode(), "a", {}).credentials
     assert (rule.app_key_env, rule.installation_id) == ("RECONCILER_APP_KEY", "2")
