@@ -17,7 +17,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/reference/fields.md"
 _UNUSED = ("Written by a cluster", "Not used")
 """Beginnings of the descriptions of fields that need no example."""
 _LONGEST_EXAMPLE = 60
-HEADS = ("field", "type", "default", "what", "example")
+HEADS = ("field", "type", "default", "what")
+"""The columns that the page shows: a row ends with its example, which is in the block above."""
 
 Schema = Mapping[str, Any]
 

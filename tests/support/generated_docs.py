@@ -58,10 +58,9 @@ def json_outputs() -> str:
 def fields(sections: Iterable[tuple[str, Iterable[Sequence[str]]]], *, whole: bool = True) -> str:
     """Return a table for each type; the first one has no title if it is the kind itself."""
     parts = [
-        f"### {name}\n\n{table(field_tables.HEADS, rows)}"
-        if number or not whole
-        else table(field_tables.HEADS, rows)
+        f"### {name}\n\n{shown}" if number or not whole else shown
         for number, (name, rows) in enumerate(sections)
+        for shown in [table(field_tables.HEADS, [row[: len(field_tables.HEADS)] for row in rows])]
     ]
     return "\n".join(parts)
 
