@@ -52,6 +52,8 @@ MODELS = {
     "Repository": Repository,
     "Snapshot": SnapshotHeader,
 }
+LONGEST_CELL = 25
+"""Words of a cell: a table is for looking up."""
 MERGE = "Why a package update conflicts or is refused"
 TEST_VARIABLES = {"RECONCILER_FAILPOINT", "RECONCILER_FAILPOINT_LOG"}
 """Variables by which tests interrupt a run."""
@@ -80,6 +82,12 @@ def test_every_reason_has_a_next_step() -> None:
 
     assert every
     assert [row[0] for row in every if not re.search(r"\w.*\.$", row[-1]) or len(row) not in {3, 4}] == []
+
+
+def test_a_cell_of_the_reasons_is_short() -> None:
+    lines = [line for line in page("reference/reasons.md").splitlines() if line.startswith("|")]
+
+    assert [cell[:60] for line in lines for cell in line.split("|") if len(cell.split()) > LONGEST_CELL] == []
 
 
 def test_every_reason_of_a_merge_has_a_row() -> None:
