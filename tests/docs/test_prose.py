@@ -26,6 +26,28 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
     assert list(findings(page.read_text(encoding="utf-8"))) == []
 
 
+USERS_WORDS = 62_700
+"""The hand-written words of the user's menu. It only falls: a new page takes its words from another one."""
+
+
+def hand_written(text: str) -> str:
+    return re.sub(r"^<!-- generated: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_menu_of_users_has_no_more_words_than_before() -> None:
+    contributors = re.findall(
+        r"^\.\./([\w-]+)$", (ROOT / "docs/contributing/index.md").read_text("utf-8"), re.MULTILINE
+    )
+    pages = [
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if not {"adr", "contributing", "reference", "_build"} & set(page.parts)
+        and page.stem not in contributors
+    ]
+
+    assert sum(len(hand_written(page.read_text("utf-8")).split()) for page in pages) <= USERS_WORDS
+
+
 SHORT = [*PAGES, ROOT / "docs/architecture.md"]
 LONGEST_PARAGRAPH = 80
 
