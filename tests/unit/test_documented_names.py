@@ -58,7 +58,7 @@ def test_name_of_nothing_is_found(text: str, names: list[str]) -> None:
 
 
 def test_every_report_that_cannot_happen_has_a_world_with_a_story() -> None:
-    page = (PROJECT / "docs/dependencies.md").read_text()
+    page = (PROJECT / "docs/contributing/dependencies.md").read_text()
     rows = page.partition("## What cannot happen")[2].partition("\n## ")[0]
     reports = [row for row in rows.splitlines() if "https://" in row]
     worlds = {row: re.findall(r"`(\d\d-[a-z-]+)`", row) for row in reports}
