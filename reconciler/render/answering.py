@@ -7,6 +7,7 @@ from reconciler.base.errors import RefusedError
 from reconciler.krm.documents import documents_of, edit_document, join_documents, resources_in
 from reconciler.krm.merge import Node, TextFormat, merge_text, path_text, root_of
 from reconciler.krm.yaml import (
+    AddKey,
     DeleteItem,
     DeleteKey,
     Edit,
@@ -53,17 +54,17 @@ def take_upstream(files: Files, conflict: Conflict, upstream: UpstreamFiles) -> 
         if conflict.path not in files and theirs is not None and _plain(theirs) == value:
             return {**files, conflict.path: theirs}
         return _take_resource(files, conflict, value)
-    return _with_field(files, conflict, None if value is None else Raw(value))
+    return _with_field(files, conflict, None if value is None else Raw(value), upstream.new)
 
 
-def set_value(files: Files, conflict: Conflict, text: str) -> Files:
+def set_value(files: Files, conflict: Conflict, text: str, upstream: UpstreamFiles) -> Files:
     """Return the files with a value of a person's choice, as YAML, in place of a field, or of lines.
 
     Raises:
         RefusedError: The conflict is about a whole file or resource, or the value is no YAML.
     """
     if conflict.resource and conflict.field:
-        return _with_field(files, conflict, _typed(text, conflict))
+        return _with_field(files, conflict, _typed(text, conflict), upstream.new)
     if not conflict.resource and None not in (conflict.local, conflict.upstream):
         lines = text if text.endswith("\n") else f"{text}\n"
         if (answered := _with_lines(files, conflict, lines)) is not None:
@@ -143,15 +144,19 @@ def _take_resource(files: Files, conflict: Conflict, value: str | None) -> Files
     return {**files, path: File.of(join_documents(pieces, split.below, split.format), file.mode)}
 
 
-def _with_field(files: Files, conflict: Conflict, value: Raw | None) -> Files:
-    """Return the files with another value of one field, without it for None."""
+def _with_field(files: Files, conflict: Conflict, value: Raw | None, theirs: Files) -> Files:
+    """Return the files with another value of one field, without it for None.
+
+    A field that is not there comes to the place that it has in `theirs`.
+    """
     place = next(_places(files, conflict), None)
     document = find_document(files, conflict)
     root = root_of(document.tree) if document is not None else None
     if place is None or root is None:
         raise RefusedError(f"The draft has no {conflict.resource}", hint=_BY_HAND)
     path, index = place
-    edit = _edit(root, conflict.field, value)
+    model = find_document(theirs, conflict)
+    edit = _edit(root, conflict.field, value, root_of(model.tree) if model is not None else None)
     if edit is None:
         raise RefusedError(
             f"The draft has no place for {conflict.field} of {conflict.resource}", hint=_BY_HAND
@@ -162,7 +167,7 @@ def _with_field(files: Files, conflict: Conflict, value: Raw | None) -> Files:
         raise RefusedError(f"{conflict.field} cannot be written: {error}", hint=_BY_HAND) from error
 
 
-def _edit(root: Node, field: str, value: Raw | None) -> Edit | None:
+def _edit(root: Node, field: str, value: Raw | None, theirs: Node | None) -> Edit | None:
     """Return the edit that gives a field a value, None where what holds the field is not there."""
     reached = list(_reach(root, field, ()))
     there = next((path for path, _, rest in reached if not rest), None)
@@ -177,8 +182,20 @@ def _edit(root: Node, field: str, value: Raw | None) -> Edit | None:
         if node.is_sequence and rest.endswith("]") and rest.count("[") == 1:
             return InsertItem(path, len(node.items), _parsed(value.text))
         if node.is_mapping and path_text((name,)) == rest.removeprefix("."):
-            return SetValue((*path, name), value)
+            return AddKey(path, name, _parsed(value.text), **_neighbour(node, name, field, theirs))
     return None
+
+
+def _neighbour(ours: Node, name: str, field: str, theirs: Node | None) -> dict[str, str]:
+    """Return the key that a field comes after, or before, as in another document."""
+    for _, node, rest in _reach(theirs, field, ()) if theirs is not None else ():
+        keys = [*node.children]
+        if path_text((name,)) == rest.removeprefix(".") and name in keys:
+            at = keys.index(name)
+            after = next((key for key in reversed(keys[:at]) if key in ours.children), None)
+            before = next((key for key in keys[at:] if key in ours.children), None)
+            return {"after": after} if after is not None else {"before": before} if before is not None else {}
+    return {}
 
 
 def _reach(node: Node, rest: str, path: Path) -> Iterator[tuple[Path, Node, str]]:

@@ -151,7 +151,7 @@ def _answered(files: Files, conflict: Conflict, choice: Choice, value: str, upst
     return (
         take_upstream(files, conflict, upstream)
         if choice is Choice.TAKE
-        else set_value(files, conflict, value)
+        else set_value(files, conflict, value, upstream)
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
+from reconciler.cli.main import invoke
 from tests.support.forges.bench import DIALECTS, WITH_ISSUES
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ORGANISATION, ForgeWorld, forge_world
@@ -138,3 +139,18 @@ def test_a_forge_that_tells_no_author_gets_no_boxes(
     with conflicting(kind, tmp_path / "world", monkeypatch) as world:
         assert "- [ ]" not in the_pull(world).body
         assert "Keep: web/app.yaml" in the_pull(world).body
+
+
+def test_an_answer_from_a_shell_is_pushed_and_counts(
+    world: ForgeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
+    assert "reconciler answer edge-1/web " in the_pull(world).body
+    where = ("--control", world.control, "--cache-dir", str(world.root / world.cache))
+
+    assert invoke(["answer", "edge-1/web", "--take", *where]) == Exit.DONE
+
+    assert image(world) == "v2"
+    assert world.run().code is Exit.DONE
+    assert "reconciler answer" not in the_pull(world).body

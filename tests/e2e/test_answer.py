@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,14 @@ from tests.e2e.test_conflicts import (
     answered,
     branch,
     change,
+    data,
     make_conflicts,
+    release,
     values,
     waiting,
 )
+from tests.support.git import Repo
+from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git, restored
 
 
@@ -110,3 +115,70 @@ def test_json_names_the_commit(world: World) -> None:
 
     head = git(world.root / f"{EDGE}.git", "rev-parse", branch(world)).strip()
     assert (item["answer"], item["commit"], item["branch"]) == ("keep", head, branch(world))
+
+
+def test_a_draft_that_moves_while_it_is_answered_is_left_as_it_is(world: World) -> None:
+    bare, head = world.root / f"{EDGE}.git", f"refs/heads/{branch(world)}"
+    theirs = git(bare, "commit-tree", f"{head}^{{tree}}", "-p", head, "-m", "From another clone").strip()
+    hook = bare / "hooks/pre-receive"  # the other clone pushes between our look and our push
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\nunset GIT_QUARANTINE_PATH\ngit update-ref {head} {theirs}\n")
+    hook.chmod(0o755)
+
+    said = world.run("answer", NAME, "--take")
+
+    assert (said.code, "moved meanwhile" in said.err) == (5, True), said
+    assert "Look again, then answer" in said.err
+    assert git(bare, "rev-parse", head).strip() == theirs
+    hook.unlink()
+    assert world.run("answer", NAME, "--take").code == 0
+    assert git(bare, "rev-parse", f"{head}^").strip() == theirs
+
+
+def test_a_field_that_people_deleted_comes_back_to_its_place(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+    release(world, 3, "old")
+    world.run("apply")
+    world.run("approve", NAME)
+    with world.edit(EDGE, "We need no a") as copy:
+        path = copy / "web/one.yaml"
+        path.write_text(path.read_text().replace("  a: old-a\n", ""))
+    release(world, 4, "new")
+    assert world.run("apply").code == 7
+
+    said = world.run("answer", NAME, "one.yaml data.a", "--take")
+
+    assert said.out.splitlines()[0] == "took upstream's one.yaml ConfigMap one data.a: new-a"
+    assert values(world, branch(world), "one") == ["new-a", "new-b"]
+    assert world.run("apply").code == 0
+    assert world.run("approve", NAME).code == 0
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_the_values_of_a_secret_are_not_printed(tmp_path: Path, output: str) -> None:
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+
+    def publish(revision: int, side: str) -> int:
+        with world.edit("blueprints", side) as copy:
+            (copy / "web/s.yaml").write_text(data(f"{side}secret", "same", "s", "Secret"))
+        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+        with world.edit("control", side) as copy:
+            (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
+        return world.run("apply").code
+
+    publish(3, "old")
+    world.run("approve", NAME)
+    with world.edit(EDGE, "ours") as copy:
+        (copy / "web/s.yaml").write_text(data("oursecret", "same", "s", "Secret"))
+    assert publish(4, "new") == 7
+
+    tried = world.run("answer", NAME, "--take", "--dry-run", "-o", output)
+    took = world.run("answer", NAME, "--take", "-o", output)
+    after = world.run("apply")
+
+    texts = [text for said in (tried, took, after) for text in (said.out, said.err)]
+    assert (tried.code, took.code, after.code) == (0, 0, 0), texts
+    assert not re.search("(old|our|new)secret", "".join(texts))
+    assert values(world, branch(world), "s")[0] == "newsecret"

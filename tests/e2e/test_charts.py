@@ -268,7 +268,9 @@ def test_resource_that_a_person_disables_in_the_values_goes(world: World) -> Non
     assert "configmap_extra.yaml" in files(world, "edge-2")
 
 
-def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) -> None:
+def test_edited_field_that_the_chart_changes_is_a_listed_conflict(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     apply_and_merge(world)
     edit(world, "edge-2", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
 
@@ -280,6 +282,15 @@ def test_edited_field_that_the_chart_changes_is_a_listed_conflict(world: World) 
     draft = git(world.root / "edge-2.git", "show", "drafts/web/packagevariant-2:web/deployment_web.yaml")
     assert "terminationGracePeriodSeconds: 45" in draft
     assert "minReadySeconds: 5" in draft
+
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
+    took = world.run("answer", "edge-2/web", "terminationGracePeriodSeconds", "--take")
+    assert took.code == 0, took.err
+    assert took.out.splitlines()[0].endswith("terminationGracePeriodSeconds: 60")
+    assert world.run("apply").code == 0
+    draft = git(world.root / "edge-2.git", "show", "drafts/web/packagevariant-2:web/deployment_web.yaml")
+    assert "terminationGracePeriodSeconds: 60" in draft
 
 
 LABELLED = SERVICE.replace(
