@@ -83,7 +83,7 @@ audit: $(VENV)/.installed  ## Workflows and known vulnerabilities; needs the pac
 release-check:  ## The release without publishing: reproducible, checked, installed from a local index by every Python here
 	.ci/release-check
 
-readme: $(VENV)/.installed  ## Install a clean clone with pipx as README.md says, and compare what its commands print
+readme: $(VENV)/.installed  ## Make the demo in a clean clone as README.md says, and compare what its commands print
 	RECONCILER_README=1 $(RUN)python -m pytest -o faulthandler_timeout=900 -p no:xdist tests/e2e/test_readme.py
 
 fresh: $(VENV)/.runs  ## The first commands of README.md on a bare Debian system; needs root and debootstrap

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ci import need
-
 WANTED = os.environ.get("RECONCILER_README") == "1"
 
 
@@ -24,10 +22,9 @@ def test_two_commands_come_first(project_root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not WANTED, reason="downloads every dependency: `make readme` does, in CI too")
-def test_the_installed_command_does_what_the_page_says(project_root: Path, tmp_path: Path) -> None:
-    need("pipx")
+def test_the_command_of_the_demo_does_what_the_page_says(project_root: Path, tmp_path: Path) -> None:
     subprocess.run(["git", "clone", "--quiet", project_root, tmp_path / "clone"], check=True)
-    path = [tmp_path / "home/.local/bin", Path(sys.base_prefix) / "bin", "/usr/local/bin", "/usr/bin", "/bin"]
+    path = [tmp_path / "clone/.venv/bin", Path(sys.base_prefix) / "bin", "/usr/local/bin", "/usr/bin", "/bin"]
     environment = {**os.environ, "HOME": str(tmp_path / "home"), "PATH": os.pathsep.join(map(str, path))}
 
     def run(*command: str) -> str:
@@ -35,7 +32,7 @@ def test_the_installed_command_does_what_the_page_says(project_root: Path, tmp_p
             command, cwd=tmp_path / "clone", env=environment, check=True, stdout=subprocess.PIPE, text=True
         ).stdout
 
-    run("pipx", "install", ".")
+    run("make", "demo")
     printed = run("python3", "-I", "tests/support/pages.py", "README.md")
 
     assert re.fullmatch(r"README\.md: \d+ s, 0 wrong\n", printed)
