@@ -13,13 +13,14 @@ from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
-from reconciler.inventory.inventory import PullRequest, RepositoryRole
+from reconciler.inventory.inventory import PullRequest, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Op, Outcome, Plan, Unfinished, WaitsFor
 from reconciler.plan.compose import asked_text, first_head, missing_text, undone
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.impact import Loss, loss_value
 from reconciler.plan.set_diff import claimed_packages
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Package
 from reconciler.resolve.ownership import find_view, package_name
 
@@ -253,6 +254,12 @@ def package_statuses(
         # Of a skipped repository another shard tells.
         if view is None or view.role is not RepositoryRole.SKIPPED:
             yield _unplaced(variant, context, placed=variant.key in placed)
+    # What a stalled set wanted in a repository that was not read is as unknown, and not gone.
+    for key in sorted(context.inventory.records.keys() - listed - {v.key for v in context.desired.variants}):
+        record = context.inventory.records[key]
+        view = context.inventory.repositories.get(ObjectName(key.namespace, record.repository))
+        if view is not None and view.role is not RepositoryRole.SKIPPED and not view.is_available:
+            yield _unread(key, record, view, context)
 
 
 def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) -> PackageStatus:
@@ -278,6 +285,25 @@ def _unplaced(variant: DesiredVariant, context: PlanContext, *, placed: bool) ->
     # Of a repository that was not read only the names are known.
     return replace(
         status, repository=ObjectName(variant.key.namespace, downstream.repo), name=downstream.package
+    )
+
+
+def _unread(
+    key: ObjectName, record: PackageVariantRecord, view: RepositoryView, context: PlanContext
+) -> PackageStatus:
+    last = context.inventory.statuses.get(key)
+    is_same = last is not None and (last.phase, last.head) == (Phase.STALLED, "")
+    return PackageStatus(
+        Phase.STALLED,
+        key,
+        repository=view.key,
+        name=package_name(view, record.path),
+        since=last.since
+        if last and is_same
+        else context.inventory.now or context.inventory.control.commit.time,
+        reason=str(Reason.REPOSITORY_UNAVAILABLE),
+        message=_UNREAD,
+        waits_for=WaitsFor.MANIFEST,
     )
 
 

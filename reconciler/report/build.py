@@ -421,19 +421,23 @@ def _recorded_place(variant: ObjectName, context: PlanContext) -> tuple[str, str
     A mark follows the revision of an unreachable repository, or is alone: unreachable is not absent.
     """
     desired, inventory = context.variants.get(variant), context.inventory
-    view = find_view(desired, inventory) if desired is not None else None
-    cluster = view.cluster if view is not None else ""
     record = inventory.records.get(variant)
+    named = ObjectName(variant.namespace, record.repository if record is not None else "")
+    view = inventory.repositories.get(named) if desired is None else find_view(desired, inventory)
+    cluster = view.cluster if view is not None else ""
     if view is None or view.is_available:
         return cluster, ""
     upstream = (record.spec.get("upstream") or {}) if record is not None else {}
     is_known = record is not None and record.local_tree != "" and record.local_tree == record.output_tree
     if record is None or not is_known or not upstream.get("package"):
         return cluster, _UNKNOWN
-    revision = upstream.get("revision")
-    is_numbered = isinstance(revision, int) and revision > 0
-    name = f"v{revision}" if is_numbered else record.upstream_commit[:_REVISION_DIGITS]
-    return cluster, f"{upstream['package']}{'/' if is_numbered else '@'}{name}{_UNKNOWN}"
+    # The manifest may ask for another revision than a rollout let through.
+    source = inventory.repositories.get(ObjectName(variant.namespace, upstream.get("repo", "")))
+    package = source.packages.get(source.full_path(upstream["package"])) if source is not None else None
+    published = package.published if package is not None else ()
+    revision = next((r.revision for r in published if r.commit.oid == record.upstream_commit), 0)
+    name = f"/v{revision}" if revision > 0 else f"@{record.upstream_commit[:_REVISION_DIGITS]}"
+    return cluster, f"{upstream['package']}{name}{_UNKNOWN}"
 
 
 _UNKNOWN = "?"
@@ -729,7 +733,7 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""
     first = f"new {overview.review}, which no manifest asks for"
     ends = {
-        str(Reason.DELETION_PROPOSED): "deletion",
+        str(Reason.DELETION_PROPOSED): f"deletion of {status.name}",
         str(Reason.ORPHANED): f"release of {overview.main}" if overview.main else first,
     }
     if status.reason in ends:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler import __version__
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import find_web, known_bases, local_origins
+from reconciler.base.reasons import Phase
 from reconciler.base.text import join_texts, plural, time_text
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
 from reconciler.inventory.inventory import RepositoryRole
@@ -248,8 +249,11 @@ class _RowReader:
         self._conditions = {_owner_key(o): _conditions(o) for o in self._owners if o.get("kind") == _VARIANT}
 
     def rows(self, changes: Iterable[Change]) -> tuple[PageRow, ...]:
-        """Return a row for each change, then for each owner without a package that has a state."""
-        return (*map(self.row, changes), *self.others())
+        """Return a row for each change, and for each owner without a package that has a state.
+
+        Changes and conflicts come first, in their order, then what is kept, the most urgent state first.
+        """
+        return tuple(sorted((*map(self.row, changes), *self.others()), key=_row_order))
 
     def row(self, change: Change) -> PageRow:
         status = self._statuses.get(change.package)
@@ -296,10 +300,14 @@ class _RowReader:
             repository, name, cluster = self._downstream(owner)
             decisive = condition(owner, "Stalled" if is_stalled else "Ready")
             phase = package.get("phase") or ("stalled" if is_stalled else "")
+            overview = self._overviews.get((_owner_key(owner), None), PackageOverview())
             yield PageRow(
                 repository,
                 name,
                 cluster=cluster,
+                set_name=overview.set_name,
+                main=overview.main,
+                waiting_for=overview.waiting_for,
                 phase=phase,
                 since=(package.get("since") or "")[:10],
                 reason=package.get("reason") or decisive.get("reason", ""),
@@ -339,6 +347,12 @@ class _RowReader:
 
 
 _VARIANT: Final = "PackageVariant"
+_KEPT: Final = frozenset({"", str(Op.KEEP), "same"})
+
+
+def _row_order(row: PageRow) -> int:
+    is_kept = row.op in _KEPT and row.phase != Phase.CONFLICT
+    return 1 + (URGENCY.index(Phase(row.phase)) if row.phase else len(URGENCY)) if is_kept else 0
 
 
 def _owners(files: Mapping[str, bytes]) -> list[Owner]:
