@@ -361,6 +361,10 @@
     for (const [name, value] of Object.entries(values)) if (value) made.append(element("dt", {}, name), element("dd", {}, value));
     return made;
   };
+  // In the browser there is the pull request; in a shell one command answers each conflict.
+  const answer = (row) => (records(row, "conflicts").some((cells) => !cells.at(-1).startsWith("answered by "))
+    ? [element("p", { class: "next" }, "To answer in a shell: ", element("code", {}, `reconciler answer ${fullName(row)} --keep`), " or ",
+      element("code", {}, "--take"), "; one of several by its field, before the option")] : []);
   const showPackage = (name) => {
     const index = packages.findIndex((row) => fullName(row) === name);
     const row = packages[index], body = $("package-body");
@@ -372,7 +376,7 @@
       element("p", { class: "crumbs" }, element("a", { href: `#packages${query()}` }, "All packages"), near(-1, "← Previous"), near(1, "Next →")),
       facts(row),
       ...(list(row, "risks").length ? part("Risks", bullets(list(row, "risks"), "danger")) : []),
-      ...(row[AT.conflicts] ? part("Conflicts", plainTable("Conflicts", ["Where", "Before", "Upstream", "Local", "Local set by"], records(row, "conflicts"))) : []),
+      ...(row[AT.conflicts] ? part("Conflicts", plainTable("Conflicts", ["Where", "Before", "Upstream", "Local", "Local set by"], records(row, "conflicts")), ...answer(row)) : []),
       ...(list(row, "warnings").length ? part("Warnings", bullets(list(row, "warnings"))) : []),
       ...(list(row, "subpackages").length ? part("Sub-packages", bullets(list(row, "subpackages"))) : []),
       ...(row[AT.diff] >= 0 ? part("Difference from main", diffView(row[AT.diff])) : []),
