@@ -62,8 +62,9 @@ def image(world: ForgeWorld) -> str:
 def test_text_tells_all_three_values_and_who_set_the_local_one(world: ForgeWorld) -> None:
     body = the_pull(world).body
 
-    images = (f"`registry.example/web:{tag}`" for tag in ("v1", "v2", "hotfix"))
-    assert f"| {' | '.join(images)} | `Hotfix` (`" in body
+    for side, tag in (("before", "v1"), ("upstream", "v2"), ("local", "hotfix")):
+        assert f"| {side} | `registry.example/web:{tag}` |" in body
+    assert "| local since | `Hotfix` (`" in body
     assert KEEP.format(" ") in body
     assert TAKE.format(" ") in body
 
