@@ -72,7 +72,8 @@ def answer(
     conflicts = find_conflicts(change, package, " ".join(conflict))
     if choice is Choice.VALUE and len(conflicts) > 1:
         places = "; ".join(map(place_text, conflicts))
-        raise UsageError(f"One value cannot answer {len(conflicts)} conflicts", hint=f"Name one: {places}.")
+        message = f"One value cannot answer {plural(len(conflicts), 'conflict')}"
+        raise UsageError(message, hint=f"Name one: {places}.")
     control = Path(settings.control)
     done = (
         None
