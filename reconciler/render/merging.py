@@ -12,12 +12,13 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.api.porch import PackageVariantSpec
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
+from reconciler.base.text import some
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.secrets import hides_field
 from reconciler.functions.step import InvalidPipelineError, Step
 from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import Identity, Node, child, root_of
-from reconciler.krm.values import differences, mapping_at
+from reconciler.krm.values import differences, is_same, mapping_at
 from reconciler.krm.yaml import DeleteItem, DeleteKey, Edit, SetValue, YamlError
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
@@ -37,6 +38,8 @@ from reconciler.render.update.conflicts import describe_decision
 from reconciler.render.update.identifiers import add_identifiers, with_identifiers
 from reconciler.render.update.sides import FileSides, Sides, is_equal, needs_merge
 from reconciler.resolve.resolution import Pin, ResolvedVariant
+
+_MOST_FIELDS = 5
 
 
 class _ChangedField(NamedTuple):
@@ -94,6 +97,105 @@ def _changed_fields(before: Files, after: Files) -> Iterator[_ChangedField]:
         for old_document, right in zip(old, new, strict=False):
             for edit in differences(old_document.data, right.data):
                 yield _ChangedField(path, str(old_document.identity), ".".join(map(str, edit.path)))
+
+
+class EditedPackage(NamedTuple):
+    """A package that people edited: as it was made, as they left it, after the merge, after its functions."""
+
+    made: Files
+    local: Files
+    merged: Files
+    done: Files
+
+
+def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
+    """Return in sentences the edits of people that the merge kept and a function writes over. Mostly none.
+
+    Kptfiles and the package context are left out: the variant writes them.
+    """
+    lost = sorted({*_lost_fields(edited, edited.done)})
+    if not lost:
+        return []
+    steps = declared_steps(edited.merged)
+    try:
+        alone = run([_with_one_step(edited.merged, steps, step) for step in steps])
+    except YamlError:
+        alone = ()
+    writers = [(str(step), {*_lost_fields(edited, r.files)}) for step, r in zip(steps, alone, strict=False)]
+    named: dict[tuple[str, str, str], list[str]] = {}
+    for changed in lost:
+        writer = next((step for step, fields in writers if changed in fields), "the pipeline")
+        named.setdefault((changed.path, changed.resource, writer), []).append(changed.field)
+    return [
+        f"{path}: {writer} writes {some(fields, _MOST_FIELDS)} of {resource} anew. The edit of people there"
+        " does not survive"
+        for (path, resource, writer), fields in named.items()
+    ]
+
+
+def _lost_fields(edited: EditedPackage, done: Files) -> Iterator[_ChangedField]:
+    """Yield the fields that people changed, that the merge left so, and that are something else in `done`."""
+    left: set[Identity] | None = None
+    for path, local in edited.local.items():
+        made, merged = edited.made.get(path), edited.merged.get(path)
+        is_own = path.rpartition("/")[2] == KPTFILE or path == PACKAGE_CONTEXT_FILE
+        if is_own or merged is None or is_equal(local, made) or merged == done.get(path):
+            continue
+        for document in documents_of(local):
+            old, new, after = (_same_document(f, local, document) for f in (made, merged, done.get(path)))
+            if new is None or (old is not None and is_same(old, document.data)):
+                continue
+            if after is not None:
+                sides = (dict(_leaves(value)) for value in (old, document.data, new, after))
+                for name in _lost_leaves(*sides) if old is not None else ():
+                    yield _ChangedField(path, str(document.identity), field_text(name))
+                continue
+            if left is None:
+                left = {candidate.identity for file in done.values() for candidate in documents_of(file)}
+            if document.identity not in left:
+                yield _ChangedField(path, str(document.identity), "all")
+
+
+def _same_document(file: File | None, other: File, document: ResourceDocument) -> Any:
+    """Return the value of a document in another version of its file, None if it is not there.
+
+    A function may rename resources: where the file has as many documents as before, its place counts.
+    """
+    documents = documents_of(file) if file is not None else ()
+    for candidate in documents:
+        if (candidate.identity, candidate.ordinal) == (document.identity, document.ordinal):
+            return candidate.data
+    is_alike = len(documents) == len(documents_of(other))
+    return documents[document.index].data if is_alike and document.index < len(documents) else None
+
+
+_Leaves = Mapping[tuple[str | int, ...], Any]
+
+
+def _lost_leaves(
+    old: _Leaves, local: _Leaves, merged: _Leaves, done: _Leaves
+) -> Iterator[tuple[str | int, ...]]:
+    for path in sorted(old.keys() | local.keys(), key=str):
+        value = local.get(path)
+        if is_same(value, merged.get(path)) and not any(is_same(value, e.get(path)) for e in (old, done)):
+            yield path
+
+
+def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield the values below a value by their paths; items of lists by their names, if they have any."""
+    parts: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list):
+        names = [
+            str(item["name"]) if isinstance(item, Mapping) and "name" in item else i
+            for i, item in enumerate(value)
+        ]
+        parts = zip(names, value, strict=True)
+    else:
+        yield path, value
+    for name, part in parts:
+        yield from _leaves(part, (*path, name))
 
 
 class UpdateTrees(NamedTuple):

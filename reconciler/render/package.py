@@ -35,12 +35,15 @@ from reconciler.render.kptfile import (
 )
 from reconciler.render.merging import (
     Contents,
+    EditedPackage,
     PackageInProgress,
     Refusals,
     RenderedSides,
+    UpdateTrees,
     VariantInputs,
     base_not_found,
     clone_upstream,
+    overwritten_edits,
     render_sides,
     replaced_values,
     update_local,
@@ -154,10 +157,31 @@ def _render_variants(
             if names:
                 note = f"Its manifest replaces {some(names, _MOST_NAMES)}"
                 done[resolved.variant.key, False] = replace(package, notes=(*package.notes, note))
+        edited = _edited(resolved, fresh[resolved.variant.key, False], package, contents, sides)
+        if edited is not None and isinstance(package, Package):
+            lost = overwritten_edits(edited, run)
+            done[resolved.variant.key, False] = replace(package, warnings=(*package.warnings, *lost))
     return {
         p.variant: replace(p, fresh=done[p.variant, False], merged=done.get((p.variant, True)))
         for p in rendered
     }
+
+
+def _edited(
+    resolved: ResolvedVariant,
+    merged: Package | Blocked,
+    done: Package | Blocked,
+    contents: Contents,
+    sides: RenderedSides,
+) -> EditedPackage | None:
+    """Return the sides of a package that its functions changed after an update, None for any other."""
+    base, local = resolved.base, resolved.local
+    if base is None or local is None or not isinstance(merged, Package) or not isinstance(done, Package):
+        return None
+    rendered = sides.get(UpdateTrees(base.tree, resolved.pin.tree, local))
+    if rendered is None or merged.tree == done.tree or local not in contents:
+        return None
+    return EditedPackage(rendered.original, contents[local], merged.files, done.files)
 
 
 def _untouched(

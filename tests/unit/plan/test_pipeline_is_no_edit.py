@@ -258,3 +258,64 @@ def test_function_that_changes_its_own_output_is_named_where_people_edited_it() 
         " Compare it: this package has local edits"
     )
     assert not untouched.warnings
+
+
+SERVICES = """apiVersion: blueprints.cloud.google.com/v1alpha1
+kind: ProjectServiceSet
+metadata: {name: apis, namespace: projects}
+spec:
+  services: [compute.googleapis.com]
+  projectID: prod
+"""
+MAKES = {"image": f"{CATALOG}enable-gcp-services:v0.1.0"}
+MADE = "projects/service_apis-compute.yaml"
+
+
+@pytest.mark.parametrize(
+    ("function", "path", "edit", "lost"),
+    [
+        (
+            MAKES,
+            MADE,
+            ("external: prod", "external: mine"),
+            "spec.projectRef.external of Service projects/apis-compute",
+        ),
+        (MAKES, MADE, ("kind: Service", "kind: Service # mine"), ""),
+        (MAKES, MADE, ("spec:\n", "spec:\n  mine: 1\n"), "spec.mine of Service projects/apis-compute"),
+        (
+            PIPELINES["set-labels"][0],
+            "a.yaml",
+            ("team: web", "team: mine"),
+            "metadata.labels.team of ConfigMap app",
+        ),
+        (
+            PIPELINES["apply-setters"][0],
+            "a.yaml",
+            ("color: violet", "color: mine"),
+            "data.color of ConfigMap app",
+        ),
+        (
+            PIPELINES["set-namespace"][0],
+            "a.yaml",
+            ("shop", "mine"),
+            "metadata.namespace of ConfigMap app",
+        ),
+        (PIPELINES["apply-setters"][0], "a.yaml", ("size: s", "size: mine"), ""),
+    ],
+)
+def test_an_edit_that_a_function_writes_over_is_named(
+    function: dict[str, Any], path: str, edit: tuple[str, str], lost: str
+) -> None:
+    before = {"a_yaml": app(), "b_yaml": app("b"), "set_yaml": SERVICES}
+    world = start([function], before, {**before, "b_yaml": app("b", "blue")})
+    there = world.repositories["edge"].at(MAIN).packages["web"][path].data.decode()
+    assert edit[0] in there
+    world.edit("edge", "web", {path: there.replace(*edit)})
+
+    change, files = update(world, [function])
+
+    step = f"mutators[0]: {function['image']}"
+    assert (edit[1] in text(files, path)) is not lost
+    assert change.warnings == (
+        (f"{path}: {step} writes {lost} anew. The edit of people there does not survive",) if lost else ()
+    )
