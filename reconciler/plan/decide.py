@@ -662,7 +662,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         unready=(*unready, *refusals),
         failed=isinstance(after, Package) and after.failed,
         faults=after.faults if isinstance(after, Package) else (),
-        warnings=fresh.warnings if isinstance(fresh, Package) else (),
+        warnings=case.rendered.warnings,
         subpackages=tuple(subpackage_notes(after, case.target.package.main_tree, case.context))
         if isinstance(after, Package)
         else (),

@@ -284,7 +284,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         unready=(unready := tuple(str(text) for text in change.unready if text not in change.refusals)),
         failed=change.failed if unready else None,
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
-        warnings=fresh.warnings if isinstance(fresh, Package) else (),
+        warnings=context.rendered.variants[variant.key].warnings,
         unedited=_unedited(resolved, change, context),
         moved_from=old.moved_from if old is not None else _moved_from(variant, context),
         # What main may have of an earlier wish is still to be taken out.

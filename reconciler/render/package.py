@@ -157,10 +157,11 @@ def _render_variants(
             if names:
                 note = f"Its manifest replaces {some(names, _MOST_NAMES)}"
                 done[resolved.variant.key, False] = replace(package, notes=(*package.notes, note))
-        edited = _edited(resolved, fresh[resolved.variant.key, False], package, contents, sides)
+    for key, begun in (fresh | merged).items():
+        package, resolved = done[key], resolved_by_key[key[0]]
+        edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
         if edited is not None and isinstance(package, Package):
-            lost = overwritten_edits(edited, run)
-            done[resolved.variant.key, False] = replace(package, warnings=(*package.warnings, *lost))
+            done[key] = replace(package, warnings=(*package.warnings, *overwritten_edits(edited, run)))
     return {
         p.variant: replace(p, fresh=done[p.variant, False], merged=done.get((p.variant, True)))
         for p in rendered
@@ -173,9 +174,12 @@ def _edited(
     done: Package | Blocked,
     contents: Contents,
     sides: RenderedSides,
+    *,
+    is_draft: bool,
 ) -> EditedPackage | None:
     """Return the sides of a package that its functions changed after an update, None for any other."""
-    base, local = resolved.base, resolved.local
+    draft = resolved.draft if is_draft else None
+    base, local = (resolved.draft_base, draft.tree) if draft else (resolved.base, resolved.local)
     if base is None or local is None or not isinstance(merged, Package) or not isinstance(done, Package):
         return None
     rendered = sides.get(UpdateTrees(base.tree, resolved.pin.tree, local))

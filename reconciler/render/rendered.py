@@ -129,6 +129,12 @@ class RenderedVariant(Struct, frozen=True):
     judgements: tuple[AdmissionJudgement, ...] = ()
     """Answers of its cluster to the proposal."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The warnings of both packages, each once."""
+        packages = [p for p in (self.fresh, self.merged) if isinstance(p, Package)]
+        return tuple(dict.fromkeys(warning for package in packages for warning in package.warnings))
+
 
 class RenderedDelivery(Struct, frozen=True):
     """The generated package of one cluster.

@@ -319,3 +319,22 @@ def test_an_edit_that_a_function_writes_over_is_named(
     assert change.warnings == (
         (f"{path}: {step} writes {lost} anew. The edit of people there does not survive",) if lost else ()
     )
+
+
+def test_an_edit_in_a_draft_that_a_function_writes_over_is_named_while_the_draft_is_open() -> None:
+    files = {"a_yaml": app(), "set_yaml": SERVICES}
+    world = start([MAKES], files, {**files, "a_yaml": app(color="blue")})
+    world.publish("blueprints", "web", blueprint("web", a_yaml=app(color="green"), set_yaml=SERVICES), 3)
+    update(world, [MAKES])
+    (draft,) = world.drafts("edge")
+    made = world.repositories["edge"].at(draft).packages["web"][MADE].data.decode()
+    world.edit("edge", "web", {MADE: made.replace("external: prod", "external: mine")}, ref=draft)
+    world.run()
+    world.variants["web"] = spec(3, [MAKES])
+
+    (change,), (later,) = world.run().changes, world.run().changes
+
+    assert "projectRef.external of Service projects/apis-compute anew" in change.warnings[0]
+    assert later.op is Op.KEEP
+    assert later.warnings == change.warnings
+    assert world.plan().is_empty
