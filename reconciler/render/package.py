@@ -16,7 +16,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
-from reconciler.names.problems import defect_problem
+from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import short_branch
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
@@ -157,13 +157,27 @@ def _render_variants(
             if names:
                 note = f"Its manifest replaces {some(names, _MOST_NAMES)}"
                 done[resolved.variant.key, False] = replace(package, notes=(*package.notes, note))
+    defects: dict[ObjectName, Problem] = {}
     for key, begun in (fresh | merged).items():
         package, resolved = done[key], resolved_by_key[key[0]]
-        edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
-        if edited is not None and isinstance(package, Package):
-            done[key] = replace(package, warnings=(*package.warnings, *overwritten_edits(edited, run)))
+        variant = resolved.variant
+        try:
+            with guard(f"PackageVariant {variant.key}"):
+                edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
+                if edited is not None and isinstance(package, Package):
+                    done[key] = replace(
+                        package, warnings=(*package.warnings, *overwritten_edits(edited, run))
+                    )
+        except DefectError as error:
+            done[key] = Blocked(Reason.DEFECT, str(error))
+            defects[variant.key] = defect_problem(error, variant.source.location, variant.owner)
     return {
-        p.variant: replace(p, fresh=done[p.variant, False], merged=done.get((p.variant, True)))
+        p.variant: replace(
+            p,
+            fresh=done[p.variant, False],
+            merged=done.get((p.variant, True)),
+            defect=p.defect or defects.get(p.variant),
+        )
         for p in rendered
     }
 
