@@ -755,3 +755,23 @@ def test_edits_at_a_former_place_are_left_to_people(world: EdgeFleet) -> None:
     assert "what people may have edited is in the old package alone" in said.err
     assert on_main(world, "mono", "clusters/west/web")
     assert on_main(world, "mono", "sites/west/web")
+
+
+@pytest.mark.parametrize("grouped", ["package", "repository"])
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_policy_deletes_nothing_at_a_former_place(world: EdgeFleet, grouped: str, *, is_edited: bool) -> None:
+    mono = Repo(world.root / "mono.git", time=1_767_400_000)
+    if is_edited:
+        mono.commit({"clusters/west/web/mine.yaml": "a: 1\n"})
+        world.run("apply")
+    change(world, {"west": registered("west", "mono", "sites/west")})
+    policy = f"  approval: {{auto: [{{edited: true}}]}}\n  pullRequests: {{groupBy: {grouped}}}\n"
+    Repo(world.control).commit({"reconciler.yaml": CONFIGURATION + policy})
+
+    for _ in range(4):
+        world.run("apply")
+
+    assert world.is_quiet()
+    assert on_main(world, "mono", "sites/west/web")
+    assert on_main(world, "mono", "clusters/west/web")
+    assert "clusters/west" in world.run("pr", "list").out
