@@ -17,7 +17,7 @@ from reconciler.cli.output import (
 )
 from reconciler.render.update import Conflict
 from reconciler.report.conflicts import conflict_value, place_text
-from reconciler.report.json import listing
+from reconciler.report.machine import listing
 from reconciler.run.answer import Answered, Choice, answer_conflicts, find_conflicts
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions

@@ -43,7 +43,7 @@ from reconciler.names.ids import Oid
 from reconciler.names.refs import TAGS, short_tag
 from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Approvable, Plan
-from reconciler.report.json import listing
+from reconciler.report.machine import listing
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_fleet, plan_run

@@ -11,7 +11,7 @@ from reconciler.base.suggestions import next_step
 from reconciler.base.text import message_line, plural, terminal
 from reconciler.cli.output import Output, control_options, make_printer, output_options
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.json import listing
+from reconciler.report.machine import listing
 from reconciler.run.doctor import Diagnosis, Severity, diagnose
 from reconciler.run.options import RunOptions
 

@@ -21,8 +21,9 @@ from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
 from reconciler.report.build import package_row
 from reconciler.report.explain import Origin, Standstill, problems_of
-from reconciler.report.json import API_VERSION, wire
+from reconciler.report.json import wire
 from reconciler.report.locks import dependency_graph, node_names
+from reconciler.report.machine import API_VERSION
 from reconciler.report.text import change_lines, history_lines, problem_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run

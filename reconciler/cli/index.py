@@ -38,7 +38,7 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES, parse_version, read_index_directory
-from reconciler.report.json import listing
+from reconciler.report.machine import listing
 from reconciler.report.text import effect_line, problem_lines
 from reconciler.run.index import SyncOptions, find_missing_packages, sync_index
 from reconciler.run.options import RunOptions, open_mirrors

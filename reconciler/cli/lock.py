@@ -18,8 +18,9 @@ from reconciler.cli.output import (
     writing_control_options,
 )
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS
-from reconciler.report.json import listing, wire
+from reconciler.report.json import wire
 from reconciler.report.locks import lock_lines, lock_values
+from reconciler.report.machine import listing
 from reconciler.report.text import effect_line, pin_line, problem_lines
 from reconciler.run.lock import LockResult, PinRequest, decide_lock, lock_fleet, read_lock_inputs
 from reconciler.run.options import RunOptions

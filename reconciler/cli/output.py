@@ -169,7 +169,7 @@ class Printer(Struct, frozen=True):
 
     def value(self, value: Any) -> None:
         """Print a JSON value in its canonical form."""
-        from reconciler.report.json import dump
+        from reconciler.report.machine import dump
 
         self._echo(dump(value, self.redactor))
 
@@ -487,7 +487,7 @@ def show_files(
     if output != Output.JSON:
         printer.lines(lines)
         return
-    from reconciler.report.json import API_VERSION
+    from reconciler.report.machine import API_VERSION
 
     files = {"written": [str(path) for path in written], "removed": list(removed)}
     printer.value({"apiVersion": API_VERSION, "kind": "Files", **files})

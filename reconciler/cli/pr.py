@@ -44,7 +44,8 @@ from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
 from reconciler.plan.build import find_unread
 from reconciler.report.console import markdown_lines, table_lines
-from reconciler.report.json import listing, wire
+from reconciler.report.json import wire
+from reconciler.report.machine import listing
 from reconciler.report.status import since_cell
 from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions

@@ -32,7 +32,7 @@ from reconciler.policy import Limits
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.governance import CONFIG_VARIABLE
 from reconciler.read.snapshot import parse_time, snapshot_limits
-from reconciler.report.json import API_VERSION, listing
+from reconciler.report.machine import API_VERSION, listing
 from reconciler.report.text import problem_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.queries import find_needed_kinds

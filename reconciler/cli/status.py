@@ -31,7 +31,8 @@ from reconciler.expand.expansion import empty_selections
 from reconciler.krm.yaml import emit
 from reconciler.names.problems import Problem
 from reconciler.report.build import tell_rows
-from reconciler.report.json import exits_value, listing, wire
+from reconciler.report.json import exits_value, wire
+from reconciler.report.machine import listing
 from reconciler.report.status import (
     SORT_KEYS,
     Owner,

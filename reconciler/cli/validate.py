@@ -19,9 +19,9 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
-from reconciler.report.json import API_VERSION, problems_sarif, wire
+from reconciler.report.machine import API_VERSION, problem_value, problems_sarif
 from reconciler.run.validate import Validation, validate_files
-from reconciler.workdir.control_files import read_manifest_files
+from reconciler.workdir.manifest_files import read_manifest_files
 
 _STDIN = "-"
 
@@ -124,7 +124,7 @@ def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
 
 
 def _value(result: Validation) -> dict[str, Any]:
-    problems = wire(result.problems)
+    problems = [*map(problem_value, result.problems)]
     counts = {"files": result.files, "manifests": result.manifests}
     head = {"apiVersion": API_VERSION, "kind": "Validation"}
     return {**head, **counts, "problems": problems, "notes": list(result.notes)}

@@ -12,7 +12,7 @@ from reconciler.base.errors import Location, RefusedError
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, terminal
 from reconciler.names.problems import Problem
-from reconciler.report.json import dump
+from reconciler.report.machine import dump
 
 _PULL_REQUEST = "pull_request"
 

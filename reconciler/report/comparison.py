@@ -19,7 +19,8 @@ from reconciler.report.build import (
     risk_texts,
 )
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.json import API_VERSION, wire
+from reconciler.report.json import wire
+from reconciler.report.machine import API_VERSION
 from reconciler.report.report import ChangeCause, Names
 from reconciler.report.text import MOST_PINS, cause_lines, pin_detail, pin_line, problem_lines, refusal_lines
 

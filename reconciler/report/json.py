@@ -1,18 +1,12 @@
 """Plan and outcome for machines: JSON with a schema (`docs/schemas/plan.schema.json`), and SARIF 2.1.0."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
-import orjson
 
-from reconciler import __version__
 from reconciler.admission.judgement import AdmissionJudgement
-from reconciler.base.errors import Exit, Location, worst
-from reconciler.base.redact import Redactor
-from reconciler.base.text import Text, json_text, message_line
+from reconciler.base.errors import Exit, worst
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -36,11 +30,16 @@ from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
 from reconciler.report.conflicts import conflict_value
+from reconciler.report.machine import (
+    API_VERSION,
+    problem_results,
+    problem_value,
+    sarif_log,
+    sarif_result,
+    sentence,
+)
 from reconciler.report.report import ApprovableRow, HistoryEntry, JudgementRow, PackageRow, Report
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
-
-FALLBACK = "reconciler.yaml"
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def plan_sarif(report: Report) -> dict[str, Any]:
@@ -49,13 +48,13 @@ def plan_sarif(report: Report) -> dict[str, Any]:
     results = [
         *_wrong(report.problems, report.refusals),
         *(
-            _result("warning", c.reason, _sentence(f"{name}: {c.detail or c.op}", ""), c.location)
+            sarif_result("warning", c.reason, sentence(f"{name}: {c.detail or c.op}", ""), c.location)
             for name, c in changes
             if c.op is Op.BLOCK or c.waits
         ),
         *_judged(change for _, change in changes),
     ]
-    return _log(results)
+    return sarif_log(results)
 
 
 def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
@@ -63,21 +62,16 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
 
     What could not be read is a warning.
     """
-    others = (*_problems("warning", comparison.unread), *_problems("note", comparison.old))
+    others = (*problem_results("warning", comparison.unread), *problem_results("note", comparison.old))
     wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged))
-    log = _log([*wrong, *others])
+    log = sarif_log([*wrong, *others])
     log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
     return log
 
 
-def problems_sarif(problems: Iterable[Problem]) -> dict[str, Any]:
-    """Return a SARIF log of problems, each an error."""
-    return _log([*_problems("error", problems)])
-
-
 def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
-    yield from _problems("error", problems)
-    yield from (_result("error", r.reason, _sentence(r.message, r.hint), None) for r in refusals)
+    yield from problem_results("error", problems)
+    yield from (sarif_result("error", r.reason, sentence(r.message, r.hint), None) for r in refusals)
 
 
 def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
@@ -85,57 +79,7 @@ def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
     for change in changes:
         for judgement in change.judgements:
             level = "warning" if judgement.is_refusal else "note"
-            yield _result(level, judgement.rule, _sentence(judgement.text, ""), change.location)
-
-
-def _problems(level: str, problems: Iterable[Problem]) -> Iterator[dict[str, Any]]:
-    return (_result(level, p.reason, _sentence(p.message, p.hint), p.location) for p in problems)
-
-
-def _log(results: list[dict[str, Any]]) -> dict[str, Any]:
-    rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
-    driver = {"name": "reconciler", "version": __version__, "rules": rules}
-    run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
-    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-
-
-def _result(level: str, rule: str, message: str, location: Location | None) -> dict[str, Any]:
-    """Return one result; code scanning needs a place, so the default is the configuration."""
-    where = location if location and location.path else Location(FALLBACK)
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(where.path)}}
-    if where.line:
-        physical["region"] = {"startLine": where.line}
-        if where.column:
-            physical["region"]["startColumn"] = where.column
-    return {
-        "ruleId": str(rule),
-        "level": level,
-        "message": {"text": message},
-        "locations": [{"physicalLocation": physical}],
-    }
-
-
-def _sentence(message: Text, hint: Text) -> str:
-    return f"{message_line(message)}. {message_line(hint)}" if hint else message_line(message)
-
-
-API_VERSION = "reconciler.dev/v1alpha1"
-
-
-def dump(value: Any, redactor: Redactor) -> str:
-    """Return canonical JSON text: redacted, visible, sorted keys, two-space indent, final newline."""
-    option = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    with suppress(TypeError):  # orjson knows fewer types than the redactor
-        text = orjson.dumps(value, option=option).decode()
-        # Large outputs seldom have anything to mask, and each string then need not be looked at.
-        if redactor.is_clean(text):
-            return json_text(text)
-    return json_text(orjson.dumps(redactor.value(value), option=option).decode())
-
-
-def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a list of things of one kind as a JSON value."""
-    return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": list(items)}
+            yield sarif_result(level, judgement.rule, sentence(judgement.text, ""), change.location)
 
 
 def report_value(report: Report) -> dict[str, Any]:
@@ -209,9 +153,8 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
         case ApprovableRow() as a:
             place = _row(url=a.url, number=a.number, head=a.head)
             return place | _row(conflicts=a.conflicts, unmet=a.unmet, shown=a.lenient, objection=a.objection)
-        case Problem() as p:
-            what = _row(reason=p.reason, message=p.message, hint=p.hint)
-            return what | _row(location=p.location, subject=p.subject)
+        case Problem():
+            return problem_value(value)
         case Refusal() as r:
             return _row(reason=r.reason, message=r.message, hint=r.hint)
         case Risk() as r:

@@ -25,7 +25,7 @@ from reconciler.read.contents import fetch_contents
 from reconciler.render.answering import UpstreamFiles, set_value, take_upstream
 from reconciler.render.answers import current_value
 from reconciler.render.update import Conflict
-from reconciler.resolve import Needs
+from reconciler.resolve.resolution import Needs
 from reconciler.run.plan import PlannedRun
 
 _APPLY = "Run `reconciler apply`, then answer."

@@ -21,7 +21,7 @@ from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace,
 from reconciler.plan.set_diff import retained_variants
 from reconciler.read.dependencies import parse_index
 from reconciler.report.markdown import index_body, revision_body
-from reconciler.resolve import resolve_fleet
+from reconciler.resolve.fleet import resolve_fleet
 from reconciler.run.chart_proposals import open_branch, propose_charts
 from reconciler.run.chart_revisions import files_below, is_ended, raise_proposal
 from reconciler.run.index import SyncOptions, synchronise

@@ -40,10 +40,9 @@ from reconciler.render.package import render_packages
 from reconciler.render.rendered import Rendered, RenderedVariant
 from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
 from reconciler.report.report import Names
-from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
-from reconciler.resolve.fleet import with_deliveries
+from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet, with_deliveries
 from reconciler.resolve.pins import find_floating
-from reconciler.resolve.resolution import ResolvedVariant
+from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
 

@@ -9,7 +9,7 @@ import pytest
 from reconciler.dependencies.catalog.index import PublishedPackages
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
-from reconciler.resolve import resolve_fleet
+from reconciler.resolve.fleet import resolve_fleet
 from reconciler.run.inputs import RunOptions, read_inputs
 from tests.support import records
 from tests.support.values import replace

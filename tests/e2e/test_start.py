@@ -49,3 +49,15 @@ def test_command_imports_no_library_that_it_does_not_need(control: Path, line: t
     assert code in {0, 7}, ran.stderr
     assert sorted(NEVER & {name.partition(".")[0] for name in modules}) == []
     assert "jinja2" not in modules or line == ("check",)  # its summary for a workflow
+
+
+def test_validation_imports_no_stage_of_a_plan(control: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNT, "validate"], cwd=control, capture_output=True, text=True, check=False
+    )
+
+    code, modules = json.loads(ran.stderr.splitlines()[-1])
+    folders = {name.split(".")[1] for name in modules if name.startswith("reconciler.")}
+    assert code == 0, ran.stderr
+    assert sorted(folders & {"apply", "admission", "forge", "http", "plan", "render"}) == []
+    assert "reconciler.dependencies.solve.resolve" not in modules

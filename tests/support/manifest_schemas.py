@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reconciler.base.redact import Redactor
 from reconciler.cli.schema import NAMES, manifest_schema
-from reconciler.report.json import dump
+from reconciler.report.machine import dump
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "docs/schemas"
 

@@ -61,7 +61,8 @@ from reconciler.records.state import (
 )
 from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render import render_packages
-from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
+from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
+from reconciler.resolve.resolution import Resolution
 from tests.support.values import replace
 
 MAIN = "refs/heads/main"

@@ -30,7 +30,7 @@ from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.records.state import ROLLOUTS_DIRECTORY, RolloutRecord
 from reconciler.render import render_packages
 from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
-from reconciler.resolve import ResolvedFleet
+from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.rollout_model import GO, PAUSE, SKIP
 from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint, resolve
 from tests.support.values import replace

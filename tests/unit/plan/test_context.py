@@ -8,8 +8,9 @@ from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole,
 from reconciler.names.ids import ObjectName
 from reconciler.plan.context import build_context, make_target
 from reconciler.render.rendered import Rendered
-from reconciler.resolve import Resolution, ResolvedFleet
+from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
+from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import EDGE, URL, a_draft, oid
 from tests.support.sets import a_package, blueprints, repository, variant, world
 from tests.support.values import replace

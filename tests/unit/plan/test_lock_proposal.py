@@ -37,8 +37,8 @@ from reconciler.plan.requests import lock_pull
 from reconciler.policy import Policy, PullRequestPolicy
 from reconciler.records.state import WantedLockRecord, record_bytes
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
-from reconciler.resolve import Resolution as FleetResolution
-from reconciler.resolve import ResolvedFleet
+from reconciler.resolve.fleet import ResolvedFleet
+from reconciler.resolve.resolution import Resolution as FleetResolution
 from reconciler.resolve.resolution import WaitingVariant
 from tests.support.plan_values import (
     WEB,

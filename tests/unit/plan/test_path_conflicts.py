@@ -14,7 +14,7 @@ from reconciler.plan.changes import Plan
 from reconciler.plan.context import PlanContext, build_context
 from reconciler.plan.path_conflicts import index_neighbours, index_refs
 from reconciler.render import render_packages
-from reconciler.resolve import ResolvedFleet
+from reconciler.resolve.fleet import ResolvedFleet
 from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.plan_values import oid
 from tests.support.sets import repository

@@ -21,7 +21,8 @@ from reconciler.plan.changes import (
 )
 from reconciler.report.build import build_report
 from reconciler.report.diff import FileChange
-from reconciler.report.json import dump, report_value
+from reconciler.report.json import report_value
+from reconciler.report.machine import dump
 from reconciler.report.markdown import pull_body
 from tests.support.plan_values import a_write, oid
 from tests.support.schema import output_violations

@@ -6,7 +6,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.problems import Problem
 from reconciler.plan.compare import Comparison
-from reconciler.report.json import FALLBACK, comparison_sarif
+from reconciler.report.json import comparison_sarif
+from reconciler.report.machine import FALLBACK
 
 
 def problem(message: str, where: Location = Location("a.yaml", 2, 3)) -> Problem:  # noqa: B008 - a frozen value

@@ -46,10 +46,9 @@ from reconciler.plan.changes import Plan
 from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
-from reconciler.resolve import Resolution, ResolvedFleet, resolve_fleet
 from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
-from reconciler.resolve.fleet import find_dependent_clusters, with_deliveries
-from reconciler.resolve.resolution import Release
+from reconciler.resolve.fleet import ResolvedFleet, find_dependent_clusters, resolve_fleet, with_deliveries
+from reconciler.resolve.resolution import Release, Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_desired_variant, a_record, a_resolved, oid

@@ -8,7 +8,7 @@ from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, RepositoryRole
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName
-from reconciler.resolve import Resolution
+from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.plan_values import oid
