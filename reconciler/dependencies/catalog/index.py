@@ -339,16 +339,11 @@ class _Search(Struct):
 
     def _is_met(self, requirement: Requirement) -> bool:
         """Tell whether a requirement has an alternative that works; other needs count as met."""
-        needs = list(package_needs(requirement))
-        others = len(requirement.alternatives) > sum(
-            isinstance(n, PackageNeed) for n in requirement.alternatives
-        )
+        needs = package_needs(requirement)
         is_asked = requirement.may_install_all and not requirement.optional
-        return (
-            not is_asked
-            or others
-            or any(map(self._is_working, (c for n in needs for c in self._admitted(n))))
-        )
+        is_plain = all(isinstance(need, PackageNeed) for need in requirement.alternatives)
+        admitted = (candidate for need in needs for candidate in self._admitted(need))
+        return not is_asked or not is_plain or any(map(self._is_working, admitted))
 
     def _is_working(self, candidate: Candidate) -> bool:
         """Tell whether everything that a version needs is there. A cycle of versions works.

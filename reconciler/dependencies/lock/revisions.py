@@ -280,12 +280,8 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
         learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
         current = replace(current, **learned)
     by_name = {revision.name: revision for revision in history.revisions} | {current.name: current}
-    revisions = tuple(
-        sorted(
-            (replace(revision, current=name == current.name) for name, revision in by_name.items()),
-            key=_number,
-        )
-    )
+    marked = (replace(revision, current=name == current.name) for name, revision in by_name.items())
+    revisions = tuple(sorted(marked, key=_number))
     targets = [
         (request, _requested_revision(request, revisions, package.package))
         for request in sorted(package.activations, key=str)
@@ -365,17 +361,11 @@ class PreviousLock(Struct, frozen=True):
 
     def history(self, package: Resolved) -> RevisionHistory:
         """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
-        held = next(
-            (other for other in self.resolution.packages if other.instance == package.instance), package
-        )
-        previous_object = held.object
+        former = (other for other in self.resolution.packages if other.instance == package.instance)
+        previous_object = next(former, package).object
         own_revisions = tuple(r for r in self.revisions if r.package == previous_object)
         last = max((r.revision for r in own_revisions), default=0)
-        return (
-            RevisionHistory(own_revisions, last)
-            if previous_object == package.object
-            else RevisionHistory((), last)
-        )
+        return RevisionHistory(own_revisions if previous_object == package.object else (), last)
 
 
 class RevisionUpdate(PreviousLock, frozen=True):
@@ -434,6 +424,19 @@ def reconcile_revisions(
     )
 
 
+def nearest_install(
+    instance: Instance, installs: Mapping[Instance, Install], packages: Mapping[Instance, Resolved]
+) -> Install | None:
+    """Return the user's install that a package is there for, the nearest and lowest of several."""
+    queue = [instance]
+    for item in queue:
+        if item in installs:
+            return installs[item]
+        parents = packages[item].requested_by if item in packages else ()
+        queue += sorted((parent for parent in parents if parent not in queue), key=str)
+    return None
+
+
 @dataclass(slots=True)
 class _Reconciler:
     """One cluster in one step, looked up often."""
@@ -453,8 +456,7 @@ class _Reconciler:
         kinds, compositions = before.custom_resource_definitions, before.compositions
         self.table = {OwnedResource(False, name): entry for name, entry in kinds.items()}
         self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
-        own_installs = (install for install in inputs.installs if not install.external)
-        self.installs = {inputs.instance_of(install): install for install in own_installs}
+        self.installs = inputs.installs_by_instance()
         self.resources = {
             instance: frozenset() if instance.slot.target else owned_resources(candidate)
             for instance, candidate in self.solution.candidates.items()
@@ -516,9 +518,8 @@ class _Reconciler:
             package.object, image, package.digest, activations=activations, needs=tuple(needs)
         )
         if install is None:
-            return replace(
-                revision_input, automatic=False, limit=0 if package.by_user else revision_input.limit
-            )
+            limit = 0 if package.by_user else revision_input.limit
+            return replace(revision_input, automatic=False, limit=limit)
         policy = install.revisions
         return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
@@ -567,23 +568,14 @@ class _Reconciler:
     def refusals(self, refused: Mapping[Instance, RefusedClaim]) -> Iterator[Problem]:
         """Yield a problem for each refused package, at the manifest that installs it."""
         for instance, why in refused.items():
-            install = self._asker(instance)
+            packages = {package.instance: package for package in self.resolution.packages}
+            install = nearest_install(instance, self.installs, packages)
             where = install.location if install else Location("")
             held = why.holder.name
             message = f"{instance.name} does not get {why.resource}, which {held} has; it stays as it was"
             hint = f"Remove one of them. Or take it out of {held}, and write {TAKE_OVER}: {held} on this one."
             subject = str(install or instance)
             yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
-
-    def _asker(self, instance: Instance) -> Install | None:
-        """Return the user's install that a package is there for, the nearest and lowest of several."""
-        parents = {item.instance: item.requested_by for item in self.resolution.packages}
-        queue = [instance]
-        for item in queue:
-            if item in self.installs:
-                return self.installs[item]
-            queue += sorted((p for p in parents.get(item, ()) if p not in queue), key=str)
-        return None
 
     def conflicting(self, proposals: Mapping[Instance, ActivationProposal]) -> Iterator[Problem]:
         """Yield a problem for each activation request that conflicts with another one."""
@@ -604,11 +596,7 @@ class _Reconciler:
         }
         for request in set(self.inputs.activations) - matched:
             message = f"There is no revision {request.name}, so what is said about it has no effect"
-            of_package = (
-                p for p in proposals.values() if p.input.package.rpartition("/")[2] == request.package
-            )
-            names = ", ".join(
-                sorted(revision.name for proposal in of_package for revision in proposal.revisions)
-            )
+            there = (p for p in proposals.values() if p.input.package.rpartition("/")[2] == request.package)
+            names = ", ".join(sorted(revision.name for p in there for revision in p.revisions))
             hint = f"There are {names}." if names else ""
             yield Problem(request.location, Reason.NOT_FOUND, message, hint, str(request))

@@ -39,6 +39,7 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.lock.revisions import (
     PreviousLock,
     RevisionUpdate,
+    nearest_install,
     owned_resources,
     reconcile_revisions,
 )
@@ -521,21 +522,24 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
 
     Source: Porter's dependency proposal: inputs of the implementation of an interface are unmapped.
     """
+    installs = inputs.installs_by_instance()
     for instance, resolved in sorted(solution.resolved.items()):
         candidate = solution.candidates[instance]
         if resolved.by_user or not candidate.inputs:
             continue
         asking = [
-            (solution.requirements[parent, need.signature], _root_install(inputs, solution, parent), parent)
+            (
+                solution.requirements[parent, need.signature],
+                nearest_install(parent, installs, solution.resolved),
+                parent,
+            )
             for parent in resolved.requested_by
             for need in solution.resolved[parent].dependencies
             if need.resolved == instance and need.active
         ]
         values = [
             _is_provided(
-                requirement,
-                install,
-                template_variables(solution.candidates[parent], inputs.install_of(parent)),
+                requirement, install, template_variables(solution.candidates[parent], installs.get(parent))
             )
             for requirement, install, parent in asking
         ]
@@ -562,19 +566,6 @@ def _is_provided(
         }
         sets = install.gives_credentials
     return lambda need: need in provided or (sets and need.kind is InputKind.CREDENTIAL)
-
-
-def _root_install(inputs: ClusterInputs, solution: Solution, instance: Instance) -> Install | None:
-    """Return the nearest user's install that needs an instance, the lowest of several."""
-    queue, seen = [instance], {instance}
-    for item in queue:
-        install = inputs.install_of(item)
-        if install is not None:
-            return install
-        parents = [parent for parent in solution.resolved[item].requested_by if parent not in seen]
-        seen.update(parents)
-        queue += parents
-    return None
 
 
 def _problem(
@@ -661,29 +652,21 @@ def _withdrawals(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> Ite
     resolvers: dict[str, ClusterResolver] = {}
     for update in decisions:
         world = worlds.get(update.cluster)
-        for package in update.after.resolution.packages if update.after and world else ():
-            if world is None or update.after is None:
-                continue
-            name = package.instance.name
-            candidate = next(
-                (
-                    candidate
-                    for candidate in world.catalogue.candidates(package.instance.package)
-                    if candidate.withdrawn and candidate.version.text == package.version
-                ),
-                None,
-            )
+        if world is None or update.after is None:
+            continue
+        before = PreviousLock(update.after.resolution, update.after.lock.revisions)
+        for package in before.resolution.packages:
+            name, best = package.instance.name, package.version
+            withdrawn = (c for c in world.catalogue.candidates(package.instance.package) if c.withdrawn)
+            candidate = next((c for c in withdrawn if c.version.text == best), None)
             if candidate is None:
                 continue
             resolver = resolvers.setdefault(name, ClusterResolver(ResolveOptions(upgrade=frozenset({name}))))
-            before = PreviousLock(update.after.resolution, update.after.lock.revisions)
-            best = package.version
             with suppress(ReconcilerError):
                 freed = resolver.resolve(world, before, keeps=True).revisions.resolution.packages
                 best = next((p.version for p in freed if p.instance == package.instance), best)
-            clusters.setdefault((candidate, "" if best == package.version else best), []).append(
-                update.cluster
-            )
+            key = (candidate, "" if best == package.version else best)
+            clusters.setdefault(key, []).append(update.cluster)
     for (candidate, best), names in clusters.items():
         why = f": {candidate.withdrawn}" if candidate.withdrawn != "true" else ""
         name = candidate.id.name

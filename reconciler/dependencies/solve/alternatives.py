@@ -452,7 +452,7 @@ def _binding(context: _NeedContext, name: str) -> Iterator[Alternative]:
                 usable = not interfaces or _has_shape(install.interfaces, interfaces)
                 yield from [Alternative(AlternativeSource.BINDING, target=target)] if usable else []
                 return
-            alternative = _to_install(context, install, None, AlternativeSource.BINDING)
+            alternative = _to_install(context, install, None, via=AlternativeSource.BINDING)
             if interfaces:
                 alternative = _narrow(context, alternative, lambda c: _has_shape(c.interfaces, interfaces))
             alternative = _narrow(context, alternative, lambda c: not lacks(c, context.requirement))
@@ -474,22 +474,18 @@ def lacks(candidate: Candidate, requirement: Requirement) -> list[str]:
 
 
 def _to_install(
-    context: _NeedContext, install: Install, range_: VersionRange | None, via: AlternativeSource
+    context: _NeedContext,
+    install: Install,
+    range_: VersionRange | None,
+    *,
+    via: AlternativeSource | None = None,
 ) -> Alternative:
+    there = _installed(install, context)
     if install.external:
-        return Alternative(
-            via, context.number, target=f"installed:{qualified(install.namespace, install.name)}"
-        )
-    instance = context.lookup.instance_of(install)
-    if range_ is None:
-        return Alternative(via, context.number, instance, all_places(context.lookup.candidates(instance)))
-    return Alternative(via, context.number, instance, context.lookup.allowed(instance, range_))
-
-
-def _keep_implementations(
-    context: _NeedContext, alternative: Alternative, interfaces: list[InterfaceNeed]
-) -> Alternative:
-    return _narrow(context, alternative, lambda c: any(_implements(c, need) for need in interfaces))
+        return there
+    instance, lookup = context.lookup.instance_of(install), context.lookup
+    places = lookup.allowed(instance, range_) if range_ else all_places(lookup.candidates(instance))
+    return Alternative(via or there.via, context.number, instance, places)
 
 
 def _narrow(
@@ -507,16 +503,13 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
     installs = context.lookup.installs.get(package, ())
     visible = [install for install in installs if is_visible(install, package, share, scope)]
     for install in sorted(visible, key=lambda i: (i.namespace != scope.namespace, i.namespace, i.name)):
-        via = (
-            AlternativeSource.INSTALLED if install.namespace == scope.namespace else AlternativeSource.GLOBAL
-        )
-        yield _to_install(context, install, need.range, via)
+        yield _to_install(context, install, need.range)
     if visible:
         return
     yield from _other_namespaces(context, need, package)
     for installation in _nearest_first(context):
         if installation_matches(installation, need, package, share, scope):
-            yield _installed(installation, context.number, scope)
+            yield _installed(installation, context)
     if context.may_install:
         yield from _create(context, package, need.range, AlternativeSource.CANDIDATE)
 
@@ -526,20 +519,12 @@ def _other_namespaces(context: _NeedContext, need: PackageNeed, package: Package
     if package.ecosystem in (Ecosystem.XPKG, Ecosystem.BUNDLE):
         return
     for install in context.lookup.installs.get(package, ()):
-        if (
-            not install.external
-            and install.namespace != context.site.namespace
-            and install.target == context.site.target
-        ):
+        is_elsewhere = install.namespace != context.site.namespace and install.target == context.site.target
+        if is_elsewhere and not install.external:
             instance = context.lookup.instance_of(install)
-            once = cluster_singletons(context.lookup.candidates(instance))
-            if once:
-                yield Alternative(
-                    AlternativeSource.GLOBAL,
-                    context.number,
-                    instance,
-                    once & context.lookup.allowed(instance, need.range),
-                )
+            if once := cluster_singletons(context.lookup.candidates(instance)):
+                places = once & context.lookup.allowed(instance, need.range)
+                yield Alternative(AlternativeSource.GLOBAL, context.number, instance, places)
 
 
 def _create(
@@ -568,13 +553,8 @@ def _create(
 
 def _api(context: _NeedContext, need: ApiNeed) -> Iterator[Alternative]:
     lookup = context.lookup
-    is_here = not context.site.target
-    if (
-        is_here
-        and lookup.is_served(need.gvk)
-        and not lookup.is_ours(need.gvk)
-        and _provider_is_observed(need, lookup)
-    ):
+    is_there = not context.site.target and lookup.is_served(need.gvk) and not lookup.is_ours(need.gvk)
+    if is_there and _provider_is_observed(need, lookup):
         yield Alternative(AlternativeSource.SNAPSHOT, context.number, target="api:cluster")
     if not context.may_install:
         return
@@ -590,18 +570,13 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
     for install in ordered:
         if install.namespace not in here:
             continue
-        if install.external and not _offers(install.interfaces, [need]):
-            continue
-        via = (
-            AlternativeSource.INSTALLED if install.namespace == scope.namespace else AlternativeSource.GLOBAL
-        )
-        alternative = _to_install(context, install, None, via)
-        narrowed = alternative if install.external else _keep_implementations(context, alternative, [need])
-        if narrowed.instance is None or narrowed.allowed:
+        alternative = _to_install(context, install, None)
+        narrowed = _narrow(context, alternative, lambda c: _offers(c.interfaces, need))
+        if narrowed.allowed or (narrowed.instance is None and _offers(install.interfaces, need)):
             yield narrowed
     for installation in _nearest_first(context):
-        if installation.namespace in here and _offers(installation.interfaces, [need]):
-            yield _installed(installation, context.number, scope)
+        if installation.namespace in here and _offers(installation.interfaces, need):
+            yield _installed(installation, context)
     if context.may_install:
         yield from _implementations(context, need)
 
@@ -622,7 +597,7 @@ def _implementations(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alt
     for package in context.accepted((*named, *others)):
         via = AlternativeSource.DEFAULT if package in named else AlternativeSource.CANDIDATE
         for alternative in _create(context, package, any_version(package), via):
-            yield _keep_implementations(context, alternative, [need])
+            yield _narrow(context, alternative, lambda c: _offers(c.interfaces, need))
 
 
 def existing_alternatives(
@@ -657,9 +632,8 @@ def locked_alternatives(demand: InstanceRequirement, lookup: CandidateLookup) ->
 def _needs_of_existing(demand: InstanceRequirement, lookup: CandidateLookup) -> Iterator[tuple[int, Need]]:
     """Yield the numbered needs that an instance can satisfy that is present for other reasons."""
     requirement = demand.requirement
-    if requirement.may_install_all and all(
-        isinstance(need, PackageNeed) for need in requirement.alternatives
-    ):
+    is_plain = all(isinstance(need, PackageNeed) for need in requirement.alternatives)
+    if requirement.may_install_all and is_plain:
         return
     install = lookup.install_at(demand.parent) if demand.parent else None
     if install is not None and requirement.alias in dict(install.bindings):
@@ -686,17 +660,16 @@ def _matching_places(
         return None
     match need:
         case PackageNeed():
-            is_near = demand.parent is not None and instance.slot.namespace in (
-                demand.parent.slot.namespace,
-                "",
-            )
-            is_match = is_near and lookup.find(need.id) == instance.package
+            spaces = (demand.parent.slot.namespace, "") if demand.parent is not None else ()
+            is_match = instance.slot.namespace in spaces and lookup.find(need.id) == instance.package
             return lookup.allowed(instance, need.range) if is_match else None
         case ApiNeed():
             return lookup.places(instance, lambda c: _provides(need, c, lookup)) or None
         case InterfaceNeed():
             exclusive = instance.slot.kind is SlotKind.FOR
-            return None if exclusive else lookup.places(instance, lambda c: _implements(c, need)) or None
+            return (
+                None if exclusive else lookup.places(instance, lambda c: _offers(c.interfaces, need)) or None
+            )
 
 
 def _provides(need: ApiNeed, candidate: Candidate, lookup: CandidateLookup) -> bool:
@@ -723,12 +696,8 @@ def _provider_is_observed(need: ApiNeed, lookup: CandidateLookup) -> bool:
     )
 
 
-def _implements(candidate: Candidate, need: InterfaceNeed) -> bool:
-    return any(interface.meets(need) for interface in candidate.interfaces)
-
-
-def _offers(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bool:
-    return any(interface.meets(need) for interface in interfaces for need in needs)
+def _offers(interfaces: tuple[Interface, ...], need: InterfaceNeed) -> bool:
+    return any(interface.meets(need) for interface in interfaces)
 
 
 def _has_shape(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) -> bool:
@@ -736,12 +705,11 @@ def _has_shape(interfaces: tuple[Interface, ...], needs: list[InterfaceNeed]) ->
     return any(interface.has_shape(need) for interface in interfaces for need in needs)
 
 
-def _installed(installation: ObservedInstallation, number: int, scope: RequirementContext) -> Alternative:
-    """Return the alternative that an observed installation is, near if it shares the namespace."""
-    is_near = installation.namespace == scope.namespace
+def _installed(there: Install | ObservedInstallation, context: _NeedContext) -> Alternative:
+    """Return the alternative that an installation is, near if it shares the namespace."""
+    is_near = there.namespace == context.site.namespace
     source = AlternativeSource.INSTALLED if is_near else AlternativeSource.GLOBAL
-    name = qualified(installation.namespace, installation.name)
-    return Alternative(source, number, target=f"installed:{name}")
+    return Alternative(source, context.number, target=f"installed:{qualified(there.namespace, there.name)}")
 
 
 def qualified(namespace: str, name: str) -> str:

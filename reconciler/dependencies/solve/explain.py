@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.base.text import plural
+from reconciler.base.text import plural, verb
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
@@ -602,15 +602,13 @@ class _Explainer:
         name = node.instance.package.name
         refused = self.inputs.catalogue.refused.get(name, ())
         if refused:
-            return (
-                f"no version of {name} is valid: {refused[0].problem.location}: {refused[0].problem.message}"
-            )
+            problem = refused[0].problem
+            return f"no version of {name} is valid: {problem.location}: {problem.message}"
         others = self.inputs.catalogue.namesakes(node.instance.package)
         if not others or node.instance.package.ecosystem is not Ecosystem.BUNDLE:
             return f"no version of {name} is published"
-        verb = "is" if len(others) == 1 else "are"
-        choices = _listing([other.name for other in others])
-        return f"no version of {name} is published; {choices} {verb} called so, too"
+        choices = f"{_listing([other.name for other in others])} {verb(len(others), 'is', 'are')}"
+        return f"no version of {name} is published; {choices} called so, too"
 
     def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
         """Yield why a requirement has no alternative."""
@@ -655,22 +653,10 @@ class _Explainer:
                 named = sorted({c.id.name for c in candidates if any(i.id == need.id for i in c.interfaces)})
                 makers = sorted({c.id.name for c in candidates if any(i.meets(need) for i in c.interfaces)})
                 others = [name for name in named if name not in makers]
-                parts = [
-                    f"{_listing(names)} {singular if len(names) == 1 else text}"
-                    for names, singular, text in (
-                        (
-                            makers,
-                            "implements it, but is not the default",
-                            "implement it, but none is the default",
-                        ),
-                        (
-                            others,
-                            "lacks its version or what is used of it",
-                            "lack its version or what is used of it",
-                        ),
-                    )
-                    if names
-                ]
+                how = "implements it, but is not" if len(makers) == 1 else "implement it, but none is"
+                parts = [f"{_listing(makers)} {how} the default"] if makers else []
+                how = verb(len(others), "lacks", "lack")
+                parts += [f"{_listing(others)} {how} its version or what is used of it"] if others else []
                 return "; ".join(parts) or "no known package implements it"
             case PackageNeed():
                 return "nothing meets it"
@@ -679,8 +665,8 @@ class _Explainer:
         """Yield why no published version is in the range of a requirement."""
         versions = [candidate.version for candidate in node.candidates]
         published = _listing([str(version) for version in versions], last=True)
-        verb = "is" if len(versions) == 1 else "are"
-        yield f"no version of {node.instance.package.name} fits: {published} {verb} published"
+        published += f" {verb(len(versions), 'is', 'are')} published"
+        yield f"no version of {node.instance.package.name} fits: {published}"
         for refused in self.inputs.catalogue.refused.get(node.instance.package.name, ())[:1]:
             yield f"another one is not valid: {refused.problem.location}: {refused.problem.message}"
         for need in demand.requirement.alternatives:
@@ -703,8 +689,8 @@ class _Explainer:
                 needs = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
                 ((platform, version),) = (p for p in self.inputs.presence.platforms if p[0] in needs)
                 texts = [str(candidate.version) for candidate in concerned]
-                verb = "needs" if len(texts) == 1 else "need"
-                more = f"{_listing(texts)} {verb} {cause.resource}, and this cluster has {platform} {version}"
+                how = verb(len(texts), "needs", "need")
+                more = f"{_listing(texts)} {how} {cause.resource}, and this cluster has {platform} {version}"
                 more += ", a pre-release" if version.prerelease else ""
             case CauseKind.WITHDRAWN:
                 reasons = [c.withdrawn for c in concerned if c.withdrawn not in ("", "true")]
@@ -712,8 +698,8 @@ class _Explainer:
             case CauseKind.STORED:
                 kinds = {str(stored.kind): stored for stored in self.inputs.presence.stored}
                 texts = [str(candidate.version) for candidate in concerned]
-                verb = "drops" if len(texts) == 1 else "drop"
-                more = f"{_listing(texts)} {verb} {cause.resource}, a version in which this cluster stores"
+                how = verb(len(texts), "drops", "drop")
+                more = f"{_listing(texts)} {how} {cause.resource}, a version in which this cluster stores"
                 more += f" objects: it has {kinds[cause.resource.rpartition(' ')[2]].objects}, and its API"
                 more += " server refuses that"
             case CauseKind.OWNER:
@@ -754,8 +740,7 @@ class _Explainer:
         """Yield the versions that a rule is about."""
         for node in self.problem.nodes.values():
             for place, candidate in enumerate(node.candidates):
-                owned = (*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions)
-                if cause in node.banned.get(place, ()) or cause.subject in owned:
+                if cause in node.banned.get(place, ()) or cause.subject in owned_names(candidate):
                     yield candidate
 
     # Paths
@@ -771,17 +756,10 @@ class _Explainer:
         roots = {target: d for d in self.problem.roots for target in _targets(d)}
         trail = [instance]
         while trail[0] not in roots:
-            parents = [
-                demand.parent
-                for demand in (*self.requirements.values(), *self.problem.requirements())
-                if demand.parent is not None
-                and demand.parent not in trail
-                and any(
-                    alternative.instance == trail[0] and alternative.active
-                    for alternative in demand.alternatives
-                )
-            ]
-            earlier = min(parents, key=lambda p: (self.depths.get(p, 0), p), default=None)
+            demands = (*self.requirements.values(), *self.problem.requirements())
+            ways = ((d.parent, way) for d in demands for way in d.alternatives if way.active)
+            leading = (p for p, way in ways if p is not None and p not in trail and way.instance == trail[0])
+            earlier = min(leading, key=lambda p: (self.depths.get(p, 0), p), default=None)
             if earlier is None:
                 break
             trail.insert(0, earlier)
@@ -798,9 +776,8 @@ class _Explainer:
         for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
             places = len(self.problem.nodes[target].candidates)
             allowed = [(d, [w.allowed for w in d.alternatives if w.instance == target]) for d in demands]
-            rejecting = {
-                self._asker(d) for d, ways in allowed if ways and len(frozenset().union(*ways)) < places
-            }
+            strict = (d for d, ways in allowed if ways and len(frozenset().union(*ways)) < places)
+            rejecting = set(map(self._asker, strict))
             if len(rejecting) > 1:
                 meeting = target
         if meeting is not None:
@@ -823,13 +800,8 @@ class _Explainer:
         for demand in self.requirements.values():
             ways = [way for way in demand.alternatives if way.instance == node.instance]
             if ways and not any(place in way.allowed for way in ways):
-                verb = "accepts only" if demand.optional else "requires"
-                by_user = demand.parent is None
-                yield (
-                    self._requirement(demand)
-                    if by_user
-                    else f"{self._asker(demand)} {verb} {demand.requirement}"
-                )
+                asks = f"{self._asker(demand)} {'accepts only' if demand.optional else 'requires'}"
+                yield f"{asks} {demand.requirement}" if demand.parent else self._requirement(demand)
         yield from (self._fact(cause) for cause in node.banned.get(place, ()) if cause in self.causes)
 
 
@@ -846,11 +818,10 @@ def _targets(demand: InstanceRequirement) -> list[Instance]:
 
 def _place(demand: InstanceRequirement) -> Location:
     """Return where a requirement is written; that of a user's install is the field with its version."""
-    needs = demand.requirement.alternatives
-    written = (
-        needs[0].location if demand.parent is None and isinstance(needs[0], PackageNeed) else Location("")
-    )
-    return written if written.path else demand.requirement.location
+    need = demand.requirement.alternatives[0]
+    if demand.parent is None and isinstance(need, PackageNeed) and need.location.path:
+        return need.location
+    return demand.requirement.location
 
 
 def _listing(texts: Sequence[str], *, most: int = _MOST_NAMES, last: bool = False) -> str:

@@ -374,11 +374,9 @@ class StallSearch:
                     smallest = fewer
         except BudgetError:
             return conflict
-        return (
-            conflict
-            if smallest == asking
-            else questions.conflict([*(other.cause for other in smallest), *rules])
-        )
+        if smallest == asking:
+            return conflict
+        return questions.conflict([*(other.cause for other in smallest), *rules])
 
     def _asking(self, problem: ResolutionProblem, conflict: Unsatisfiable) -> list[InstanceRequirement]:
         """Return the installs of a conflict that do not stall yet."""
