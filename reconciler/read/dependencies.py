@@ -19,8 +19,8 @@ from reconciler.dependencies.catalog.index import (
     read_package_version,
     repository_names,
 )
-from reconciler.dependencies.dialects import ParsedManifest, package_id, read_kpt, version_of
-from reconciler.dependencies.dialects.reading import parsed_or_broken
+from reconciler.dependencies.dialects.carvel import package_id, read_kpt, version_of
+from reconciler.dependencies.dialects.reading import ParsedManifest, parsed_or_broken
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate

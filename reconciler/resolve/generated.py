@@ -9,7 +9,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages, repository_names
-from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import LockUpdate, NeededPackage, RequirementPath, needed_packages
 from reconciler.dependencies.model.instances import Instance, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed

@@ -14,7 +14,8 @@ from reconciler.dependencies.catalog.index import (
     VERSION_KIND,
     read_package_version,
 )
-from reconciler.dependencies.dialects import META_GROUPS, version_of
+from reconciler.dependencies.dialects.carvel import version_of
+from reconciler.dependencies.dialects.crossplane import META_GROUPS
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
 from reconciler.dependencies.versions.version import VersionError, parse_loose
 from reconciler.git.repository import Mirror

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.dialects import read_bundle, read_kpt, read_manifest, read_meta
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.carvel import read_kpt
+from reconciler.dependencies.dialects.crossplane import read_meta
+from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.cluster import (
     ClusterInputs,

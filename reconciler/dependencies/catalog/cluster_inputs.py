@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import IndexContents, collect_needs, served_apis
-from reconciler.dependencies.dialects import read_lock, read_manifest
-from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.crossplane import PARENT, REVISIONS, read_lock
 from reconciler.dependencies.dialects.reading import (
     annotations,
     is_generated_by,

@@ -16,8 +16,9 @@ from reconciler.api.meta import ApiModel
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.dialects import META_GROUPS, read_bundle, read_carvel, read_meta, read_package
-from reconciler.dependencies.dialects.crossplane import TAKE_OVER
+from reconciler.dependencies.dialects.carvel import read_carvel, read_package
+from reconciler.dependencies.dialects.crossplane import META_GROUPS, TAKE_OVER, read_meta
+from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,

@@ -5,17 +5,9 @@ from collections.abc import Iterator, Mapping
 from reconciler.api.annotations import DEPENDENCY, INSTALLATION, check_keys, check_mapping
 from reconciler.api.validation import FieldError
 from reconciler.dependencies.dialects import carvel, crossplane
-from reconciler.dependencies.dialects.carvel import (
-    DOWNGRADABLE,
-    IGNORED_PLATFORMS,
-    package_id,
-    read_carvel,
-    read_kpt,
-    read_package,
-    version_of,
-)
-from reconciler.dependencies.dialects.crossplane import META_GROUPS, read_crossplane, read_lock, read_meta
-from reconciler.dependencies.dialects.porter import read_bundle, read_installation
+from reconciler.dependencies.dialects.carvel import read_carvel
+from reconciler.dependencies.dialects.crossplane import read_crossplane
+from reconciler.dependencies.dialects.porter import read_installation
 from reconciler.dependencies.dialects.reading import (
     Diagnostics,
     Document,
@@ -31,25 +23,6 @@ PORTER_GROUP = "getporter.org"
 
 GROUPS = carvel.GROUPS | crossplane.GROUPS
 """The API groups of the dialects; Porter's manifests have none."""
-
-__all__ = [
-    "DOWNGRADABLE",
-    "GROUPS",
-    "IGNORED_PLATFORMS",
-    "META_GROUPS",
-    "PORTER_GROUP",
-    "ParsedManifest",
-    "package_id",
-    "read_bundle",
-    "read_carvel",
-    "read_installation",
-    "read_kpt",
-    "read_lock",
-    "read_manifest",
-    "read_meta",
-    "read_package",
-    "version_of",
-]
 
 
 def read_manifest(document: Document, source: Source) -> ParsedManifest | None:

@@ -7,7 +7,9 @@ import pytest
 
 from reconciler.api.validation import field_text
 from reconciler.base.errors import Location
-from reconciler.dependencies.dialects import read_bundle, read_lock, read_manifest, read_meta
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.crossplane import read_lock, read_meta
+from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.dependencies.model.packages import InterfaceNeed, PackageNeed
 from reconciler.inventory.inventory import Source

@@ -8,7 +8,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.cluster_inputs import imported_pins
-from reconciler.dependencies.dialects import read_lock
+from reconciler.dependencies.dialects.crossplane import read_lock
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     ClusterLock,

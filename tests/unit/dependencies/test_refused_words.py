@@ -8,7 +8,9 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_package_version
-from reconciler.dependencies.dialects import read_bundle, read_manifest, read_meta
+from reconciler.dependencies.dialects import read_manifest
+from reconciler.dependencies.dialects.crossplane import read_meta
+from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.inventory.inventory import Source
 from tests.support.dependency_manifests import install, needs, package, resolved

@@ -9,7 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages
-from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution

@@ -15,7 +15,7 @@ from reconciler.dependencies.catalog.index import (
     PublishedPackages,
     repository_names,
 )
-from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs

@@ -9,7 +9,7 @@ import pytest
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages
-from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution

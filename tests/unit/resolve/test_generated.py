@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.dialects import package_id
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
