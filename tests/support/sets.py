@@ -81,6 +81,7 @@ def blueprints(*packages: str, revisions: int = 2) -> RepositoryView:
     states = {
         package: a_package(
             package,
+            main_tree=TREE,
             published=tuple(
                 PackageRevision(
                     package, f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/{package}/v{n}", COMMIT, TREE

@@ -291,7 +291,7 @@ def test_part_of_a_shard_has_the_problems_of_its_repositories_and_of_what_they_c
     url = next(view.url for view in context.inventory.repositories.values() if view.key.name == "edge")
     other = next(view.url for view in context.inventory.repositories.values() if view.key.name == "other")
     holders = [*(0 if Shard(0, 2).holds(each) else 1 for each in (url, other, url)), 0]
-    told = [subject for subject in subjects if f"{subject}&gt;" in made.text or f"<{subject}>" in made.text]
+    told = [subject for subject in subjects if f"&lt;{subject}\\>" in made.text]
     assert told == [subject for subject, holder in zip(subjects, holders, strict=True) if holder == part]
 
 

@@ -86,9 +86,8 @@ def test_packages_of_a_repository_are_as_few_pushes_as_it_takes(
     made: list[int] = []
     monkeypatch.setattr(repository, "push", lambda _, updates: made.append(len(updates)) or ())
     main, own = edge.repo.oid("main"), edge.mirror()
-    mirror = SimpleNamespace(
-        is_local=is_local, refs=own.refs, commit=own.commit, attach_store=own.attach_store
-    )
+    known = {name: getattr(own, name) for name in ("refs", "commit", "attach_store", "signing")}
+    mirror = SimpleNamespace(is_local=is_local, **known)
     target = edge.target(cast("Any", mirror), cast("Any", FakeForge({})))
     moves = [MoveRef(f"refs/{prefix}/p{number}/v1", None, main) for number in range(count)]
 
