@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo
-from tests.support.schema import violations
 from tests.support.small_world import repository, write_world
 from tests.support.world import World, git
 
@@ -188,11 +187,3 @@ def test_credential_that_is_a_name_is_told_by_its_variable(
     assert f"note: {note}" in planned.out, "the name is one of the plan, before anything has it"
     assert note in found.out
     assert "packagevariant-1 holds" not in planned.out + found.out
-
-
-def test_json_is_as_its_schema_says(healthy: World) -> None:
-    schema = json.loads(
-        (Path(__file__).resolve().parents[2] / "docs/schemas/diagnosis.schema.json").read_text()
-    )
-
-    assert violations(schema, json.loads(healthy.run("doctor", "-o", "json").out)) == []

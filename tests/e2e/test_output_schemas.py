@@ -68,6 +68,7 @@ LINES: dict[str, list[tuple[str, ...]]] = {
         ("approve", "--propose-only", "edge-1/db"),
     ],
     "Comparison": [("check", "--head", "change")],
+    "Diagnosis": [("doctor",)],
     "Explanation": [("explain", "edge-1/web"), ("explain", "edge-1/db")],
     "PullRequest": [
         ("pr", "list", "--all"),

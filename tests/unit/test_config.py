@@ -373,14 +373,6 @@ def test_everything_wrong_is_said_at_once() -> None:
     assert caught.value.hint == "Did you mean suspend? Did you mean maxAge?"
 
 
-def test_a_repository_without_configuration_is_told_how_to_begin() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(None, "reconciler.yaml", {})
-
-    assert "no reconciler.yaml" in str(caught.value)
-    assert "reconciler init" in caught.value.hint
-
-
 def test_the_instance_cannot_be_changed_from_outside() -> None:
     assert parse(HEAD, RECONCILER_INSTANCE="fleet").instance == "fleet"
     with pytest.raises(ConfigurationError):
