@@ -68,6 +68,7 @@ spec:
   lock: {mode: reviewed, reviewed: {strict: true}}
   onConflict: upstream
   unavailable: warn
+  admission: {snapshots: true}
   exit:
     waiting: 0
   suspend: true
