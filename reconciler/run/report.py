@@ -347,11 +347,11 @@ class _RowReader:
 
 
 _VARIANT: Final = "PackageVariant"
-_KEPT: Final = frozenset({"", str(Op.KEEP), "same"})
+_UNCHANGED: Final = frozenset({"", str(Op.KEEP), "same"})
 
 
 def _row_order(row: PageRow) -> int:
-    is_kept = row.op in _KEPT and row.phase != Phase.CONFLICT
+    is_kept = row.op in _UNCHANGED and row.phase != Phase.CONFLICT
     return 1 + (URGENCY.index(Phase(row.phase)) if row.phase else len(URGENCY)) if is_kept else 0
 
 

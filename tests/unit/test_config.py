@@ -40,7 +40,7 @@ spec:
     groupBy: set
     dashboard: true
   risks: {registries: [registry.example.com]}
-  admission: {refused: problem}
+  admission: {refused: problem, snapshots: true}
   registries: {atOnce: 2}
   rollouts:
   - waves: [{name: canary, size: 2, soak: 1h}]
@@ -68,7 +68,6 @@ spec:
   lock: {mode: reviewed, reviewed: {strict: true}}
   onConflict: upstream
   unavailable: warn
-  admission: {snapshots: true}
   exit:
     waiting: 0
   suspend: true

@@ -278,11 +278,11 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
         ]
         for instance, package in solution.resolved.items()
     }
-    links = {instance: [(target, asked.wired) for target, asked in needs] for instance, needs in met.items()}
+    links = {instance: [(target, edge.wired) for target, edge in needs] for instance, needs in met.items()}
     for needs in met.values():
-        for getting, asked in needs:
+        for getting, edge in needs:
             if getting in links:
-                links[getting] += [(target, True) for target, other in needs if other.alias in asked.after]
+                links[getting] += [(target, True) for target, other in needs if other.alias in edge.after]
     try:
         graphlib.TopologicalSorter(
             {i: [target for target, _ in links_of] for i, links_of in links.items()}
