@@ -727,7 +727,9 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     if action is not Action.REVIEW:
         # Of a rejected package that no variant wants only a draft of people is left.
         rejected = _RETRY if change and change.upstream_to else Reason.DRAFT_EDITED.facts.waits_for
-        text = rejected if status.phase is Phase.REJECTED else overview.waiting_for
+        is_left = status.reason == Reason.DELETION_PROPOSED  # a draft of people, beside the deletion
+        rejected = Reason.DRAFT_EDITED.facts.waits_for if is_left else rejected
+        text = rejected if is_left or status.phase is Phase.REJECTED else overview.waiting_for
         text = _DECISIONS.get(text, text)
         return f"{status.name}: {text}" if status.pull and text else text  # its place is the package
     by = f", by {', '.join(overview.reviewers)}" if overview.reviewers else ""

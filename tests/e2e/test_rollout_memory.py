@@ -288,10 +288,10 @@ def test_a_deletion_beside_a_draft_of_a_person_is_reviewed_apart(more: str) -> N
     world.repo("ap1").commit({"web/note.txt": "mine\n"}, branch=branch, message="Mine\n")
     Repo(world.control).commit({"manifests/set.json": None})
 
-    said = [line.split() for line in world.apply().out.splitlines()]
+    said = [" ".join(line.split()) for line in world.apply().out.splitlines()]
 
-    assert ["decide", "a", "person", "ap1#2"] in said
-    assert ["review", "deletion", "ap1#3,", "eu1#3,", "us1#3"] in said
+    assert "decide web: merge or close its draft, which people edited ap1#2" in said
+    assert "review deletion of web ap1#3, eu1#3, us1#3" in said
 
 
 GONE = {f"web/{name}": None for name in ("Kptfile", "app.yaml", "package-context.yaml")}
