@@ -224,9 +224,15 @@ def named_changes(planned: PlannedRun) -> Iterator[tuple[str, str, Change]]:
 
 def trace_variant(planned: PlannedRun, change: Change) -> DesiredVariant | None:
     """Return the variant of a change with the origin of every field that a set gave it."""
-    traced = {v.key: v for v in expand(planned.inputs.inventory, trace=True).variants}
     variant = next((v for v in planned.desired.variants if v.key == change.variant), None)
-    return traced.get(variant.key, variant) if variant else None
+    if variant is None:
+        return None
+    inventory = planned.inputs.inventory
+    # Its set alone is expanded again: what others give cannot change where its fields come from.
+    sets = tuple(pvs for pvs in inventory.sets if pvs.key == variant.set_key)
+    authored = tuple(pv for pv in inventory.variants if pv.key == variant.key)
+    traced = expand(replace(inventory, sets=sets, variants=authored), trace=True).variants
+    return next((v for v in traced if v.key == variant.key), variant)
 
 
 def explain_standstill(
