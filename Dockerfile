@@ -21,6 +21,9 @@ COPY templates /src/templates
 COPY docs/schemas /src/docs/schemas
 COPY .github/examples /src/.github/examples
 COPY deploy/gitlab /src/deploy/gitlab
+COPY deploy/gitea /src/deploy/gitea
+COPY deploy/azure /src/deploy/azure
+COPY deploy/bitbucket /src/deploy/bitbucket
 RUN python3 -m venv /opt/build \
  && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check --quiet \
       --require-hashes --only-binary :all: -r /src/requirements-build.lock \

@@ -307,7 +307,9 @@ def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -
     output = _output(resolved, change, context)
     is_new = resolved.local is None or resolved.local in trees
     is_edited = target.draft is not None and target.draft.append_only
-    made = {output} if output and is_new and not is_edited else set()
+    if is_edited:
+        return tuple(sorted(trees))  # an edit of the draft changes nothing about what was made without one
+    made = {output} if output and is_new else set()
     places = (find_place(place, context) for place in (old.downstreams if old is not None else ()))
     there = {resolved.local, *(place.package.main_tree for place in places if place is not None)}
     return tuple(sorted(made | (trees & there)))

@@ -142,7 +142,7 @@ def test_fatal_error_is_an_annotation_and_in_the_summary(runner: Runner) -> None
 
     assert ran.code == int(ran.outputs["exit-code"]) == 5
     assert sum(line.startswith("::error title=Unavailable::") for line in ran.log.splitlines()) == 1
-    assert ran.summary.startswith("## Not done\n\n**Unavailable** `")
+    assert ran.summary.startswith("## Not done\n\n**Unavailable** Cannot read `")
 
 
 def test_each_error_of_the_configuration_is_an_annotation_at_its_place(runner: Runner) -> None:
@@ -158,7 +158,7 @@ def test_each_error_of_the_configuration_is_an_annotation_at_its_place(runner: R
         f"::error col=12,file=reconciler.yaml,line={control.index('  suspend: often') + 1}",
     ]
     assert lines[0].endswith("::Unknown field spec.manifest. Did you mean manifests?")
-    assert ran.summary.count("**Configuration** `reconciler.yaml:") == 2
+    assert ran.summary.count("**Configuration** reconciler.yaml:") == 2
 
 
 def test_killed_run_is_an_annotation(runner: Runner) -> None:

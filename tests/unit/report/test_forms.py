@@ -16,7 +16,7 @@ from reconciler.plan.changes import Op, PinChange, PullRequestContent
 from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
 from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
-from reconciler.report import build, comparison, json, markdown, text
+from reconciler.report import build, comparison, json, machine, markdown, text
 from reconciler.report import json as values
 from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain
@@ -115,7 +115,7 @@ def lines(of: Callable[..., Iterable[str]], *given: Any, **options: Any) -> str:
 
 
 def dumped(value: Any) -> str:
-    return values.dump(value, Redactor())
+    return machine.dump(value, Redactor())
 
 
 def sorted_samples() -> str:
