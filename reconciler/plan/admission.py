@@ -17,6 +17,7 @@ from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, PackageKey, group_of
 from reconciler.names.objects import Files
+from reconciler.names.problems import defect_problem
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_of
 from reconciler.render.merging import Contents
@@ -35,7 +36,8 @@ def judge_packages(
 ) -> Rendered:
     """Return the packages with what their clusters would answer to them. Order-free.
 
-    Only objects that a proposal creates, changes or removes are judged; equal ones of a fleet once.
+    Only objects that a proposal creates, changes or removes are judged; equal ones of a fleet once. A bug of
+    ours is the `defect` of its package.
     """
     reader = _Reader()
     clusters = _Clusters(inventory, contents, reader)
@@ -61,8 +63,10 @@ def judge_packages(
                 requests = reader.requests(sides, own_values)
                 judgements = worst_first(_judge(cluster, requests, own_values, reader))
         except DefectError as error:
-            reason = AdmissionVerdict.NOT_JUDGED
-            judgements = (AdmissionJudgement(reason, "Defect", str(error), cluster.name, "Package"),)
+            variant = resolved.variant
+            problem = defect_problem(error, variant.source.location, variant.owner)
+            judged[variant.key] = replace(outcome, defect=problem)
+            continue
         if judgements:
             judged[resolved.variant.key] = replace(outcome, judgements=judgements)
     silent = tuple(

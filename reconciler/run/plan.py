@@ -130,10 +130,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             with stage("render"):
                 rendered = _render(inventory, fleet, contents, run, done)
                 rendered = with_unchanged(rendered, fleet.resolution, contents, inventory)
-            broken = {
-                outcome.variant: outcome.defect for outcome in rendered.variants.values() if outcome.defect
-            }
-            if broken:
+            if broken := _broken(rendered):
                 defects |= broken
                 continue
             unchanged = find_unchanged(rendered, fleet.resolution, inventory)
@@ -153,6 +150,9 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             effects.check_shutdown()
             with stage("plan"):
                 rendered = judge_packages(inventory, fleet, rendered, {**compared, **contents})
+                if (broken := _broken(rendered)).keys() - defects.keys():
+                    defects |= broken
+                    continue
                 plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents})
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {
@@ -167,6 +167,10 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             return PlannedRun(inputs, fleet, noted, resolving)
         # Others may have counted on what it would publish: they are resolved again.
         defects |= stalling
+
+
+def _broken(rendered: Rendered) -> dict[ObjectName, Problem]:
+    return {outcome.variant: outcome.defect for outcome in rendered.variants.values() if outcome.defect}
 
 
 def _names(plan: Plan) -> Iterator[str]:

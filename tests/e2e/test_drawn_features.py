@@ -200,7 +200,10 @@ def _bring(fleet: Fleet, row: Row, random: Random) -> None:
 
 
 def published(life: Life) -> None:
-    """Approve whatever is open, until nothing more comes; by its name what may take a person's edits."""
+    """Approve whatever is open, until nothing more comes.
+
+    What may take a person's edits, and what a cluster would refuse, is approved by its name alone.
+    """
     for _ in range(4):
         pulls = [(r, p) for r in life.fleet.spec.repositories() for p in life.fleet.pulls(r)]
         if not pulls:
@@ -208,9 +211,16 @@ def published(life: Life) -> None:
         life.play("approve_all", {})
         for repository, pull in pulls:
             is_edited = (repository, pull.package) in life.fleet.ledger.touched
-            if pull.is_deletion and is_edited and pull in life.fleet.pulls(repository):
+            named = is_edited if pull.is_deletion else _is_refused(life, pull.package)
+            if named and pull in life.fleet.pulls(repository):
                 life.play("approve", {"repository": repository, "head": pull.head})
     life.violations += [f"{pull.head} is never approved" for _, pull in pulls]
+
+
+def _is_refused(life: Life, package: str) -> bool:
+    """Tell whether the cluster of a package would refuse its draft: functions label selectors, too."""
+    rows = [row["package"] for row in read(life.command("status", "-o", "json"))["items"]]
+    return any(row["name"] == package and row["reason"] == "WouldBeRefused" for row in rows)
 
 
 def bump(life: Life, key: str) -> None:

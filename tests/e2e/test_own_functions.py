@@ -39,9 +39,11 @@ def make(root: Path) -> World:
 
 
 def publish(world: World) -> None:
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        said = world.run(*line)
-        assert said.code == 0, said
+    assert world.run("apply").code == 0
+    # A cluster refuses labels that a function adds to a selector: such a package is approved by its name.
+    for name in re.findall(r"refused: (\S+): ", world.run("approve", "--all").out):
+        assert world.run("approve", name).code == 0
+    assert world.run("apply").code == 0
     assert "Nothing to do" in world.run("plan").out or " keep" in world.run("plan").out
 
 

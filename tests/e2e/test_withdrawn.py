@@ -32,7 +32,7 @@ def ask(world: World, *more: str, revision: int = 3, name: str = "web-edge-1") -
         text = variant("edge-1", "web", revision=revision).replace("name: web-edge-1", f"name: {name}")
         (copy / manifest("edge-1", "web")).write_text(text + "".join(f"  {line}\n" for line in more))
     planned = world.run("plan").out
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
+    for line in (("apply",), ("approve", "edge-1/web"), ("apply",)):
         done = world.run(*line)
         assert done.code == 0, done
     return planned

@@ -54,7 +54,7 @@ def test_json_of_a_world_is_as_the_schemas_say(source: Path, tmp_path: Path) -> 
 
 def test_every_command_about_a_fleet_is_sampled() -> None:
     about_files = ("package ", "functions ", "index ", "snapshot import", "init", "demo", "repo add")
-    changing = ("lock hold", "lock follow", "pr show", "pr merge", "pr close", "pr reopen", "apply")
+    changing = ("answer", "lock hold", "lock follow", "pr show", "pr merge", "pr close", "pr reopen", "apply")
     commands = {name for names in OUTPUTS.values() for name in names if not name.startswith(about_files)}
 
     sampled = {
