@@ -39,7 +39,7 @@ GROUPS = {
         "lock": "Choose and lock the version of every package of a cluster.",
     },
     "Review": {
-        "answer": "Answer a conflict: keep the local value, take upstream's, or set one.",
+        "answer": "Answer a conflict: keep the local value, or take another.",
         "approve": "Approve drafts and deletions of packages, on every forge.",
         "pr": "List, show, merge, close and reopen pull requests.",
     },

@@ -78,10 +78,7 @@ spec:
                 "  - repositorySelector: {matchLabels: {tier: edge}}\n"
                 "    template: {downstream: {package: web-new}}\n"
             ),
-            (
-                "PackageVariantSet default/web makes edge-1/web-new of Repository default/edge-1 now, "
-                "not edge-1/web"
-            ),
+            "PackageVariant default/web-edge-1-web-new has its package now: edge-1/web-new",
         ),
     ],
 )

@@ -37,7 +37,7 @@ ANSWERS = [
         "manifests: 4 manifests read",
     ),
     Answer("validate", 0, "note: There is no manifest in manifests yet: only reconciler.yaml was checked"),
-    Answer("validate snapshot", 2, "error: There is no manifest in snapshot"),
+    Answer("validate snapshot", 2, "error: snapshot does not exist"),
     Answer("check --base HEAD", 0, "Merging this changes no package: neither side has a manifest"),
     Answer(
         "check --base HEAD --level manifests",

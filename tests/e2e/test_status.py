@@ -141,7 +141,7 @@ def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
 def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> None:
     for line in (("apply",), ("approve", "--all"), ("apply",)):
         world.run(*line)
-    row = re.compile(r"^decide +retry it, or leave it +edge-1", re.MULTILINE)
+    row = re.compile(r"^decide +web: retry it, or leave it +edge-1", re.MULTILINE)
     listed = re.compile(r"^keep +edge-1/web +Rejected", re.MULTILINE)
 
     def rejected_once() -> None:
@@ -421,7 +421,7 @@ def test_a_dashboard_is_written_once_after_a_rejection(tmp_path: Path) -> None:
     rejected = build_world(PROJECT / "fixtures/worlds/36-approved-by-policy", tmp_path / "w")
     for line in ("apply",), ("apply",), ("pr", "close", "prod#1"):
         rejected.run(*line)
-    assert "decide     retry it, or leave it  prod#1" in rejected.run("apply").out
+    assert "decide     web: retry it, or leave it  prod#1" in rejected.run("apply").out
     before = rejected.all_refs()
 
     assert "Nothing was written." in rejected.run("apply").out

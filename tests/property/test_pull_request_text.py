@@ -117,7 +117,8 @@ def test_a_hostile_dashboard_is_code_and_ticks_no_box(name: str, field: str, val
     rejected = replace(change(f"{name}.0", field, value), reason=Reason.REJECTED, waits=True)
     blocked = replace(change(f"{value}.1", field, name), op=Op.BLOCK)
     waiting = replace(change(f"{field}.2", name, value), waits=True)
-    problem = Problem(Location(name, 1), Reason.INVALID_MANIFEST, value, field, name)
+    # Its message is prose: tests/unit/test_prose.py has what that makes of hostile texts.
+    problem = Problem(Location(name, 1), Reason.INVALID_MANIFEST, "wrong", "Correct it.", name)
     plan = Plan((rejected, blocked, waiting), problems=(problem,))
     phases = zip(plan.changes, (Phase.REJECTED, Phase.STALLED, Phase.HELD_BACK), strict=True)
     statuses = [
