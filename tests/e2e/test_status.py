@@ -141,7 +141,7 @@ def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
 def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> None:
     for line in (("apply",), ("approve", "--all"), ("apply",)):
         world.run(*line)
-    row = re.compile(r"^decide +web: retry it, or leave it +edge-1", re.MULTILINE)
+    row = re.compile(r"^decide +(?:web: )?retry it, or leave it +edge-1", re.MULTILINE)
     listed = re.compile(r"^keep +edge-1/web +Rejected", re.MULTILINE)
 
     def rejected_once() -> None:
