@@ -444,7 +444,7 @@ class Approvable(NamedTuple):
     def hint(self) -> str:
         """The next steps of a person that make approval possible."""
         steps = (
-            ["Answer the conflicts with `reconciler answer`, or in the pull request."]
+            ["Answer the conflicts with reconciler answer, or in the pull request."]
             if self.conflicts
             else []
         )

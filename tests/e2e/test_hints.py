@@ -374,7 +374,7 @@ STEPS = [
         conflict,
         APPROVE,
         Exit.REFUSED,
-        "Answer the conflicts in the draft",
+        "Answer the conflicts with reconciler answer",
         changed_in_draft,
         APPROVE,
         APPROVED,
