@@ -24,25 +24,31 @@ CODES = {
 }
 
 
-def final(world: FaultWorld) -> dict[str, dict[str, str]]:
-    """Return every ref; state and status by content, for a run in two parts records twice."""
-    return {path.name: own_branches_by_content(Repo(path)) for path in sorted(world.root.glob("*.git"))}
+def final(world: FaultWorld, lost: re.Pattern[bytes] | None = None) -> dict[str, dict[str, str]]:
+    """Return every ref; state and status by content, for a run in two parts records twice.
+
+    `lost` are parts of records that nothing can bring back.
+    """
+    paths = sorted(world.root.glob("*.git"))
+    return {path.name: own_branches_by_content(Repo(path), lost) for path in paths}
 
 
-def own_branches_by_content(repo: Repo) -> dict[str, str]:
+def own_branches_by_content(repo: Repo, lost: re.Pattern[bytes] | None = None) -> dict[str, str]:
     """Return the refs of a repository; state and status as the digest of what their commits hold.
 
     Not the times since which packages stand where they stand: a run in two parts sees more moments.
     """
     return {
-        ref: _content(repo, oid) if _OWN_BRANCH.fullmatch(ref) else oid for ref, oid in repo.refs().items()
+        ref: _content(repo, oid, lost) if _OWN_BRANCH.fullmatch(ref) else oid
+        for ref, oid in repo.refs().items()
     }
 
 
-def _content(repo: Repo, commit: str) -> str:
+def _content(repo: Repo, commit: str, lost: re.Pattern[bytes] | None) -> str:
     index = pygit2.Index()
     index.read_tree(repo.git[commit].tree)
-    files = sorted((entry.path, _SINCE.sub(b"", repo.git[entry.id].data)) for entry in index)
+    texts = ((entry.path, _SINCE.sub(b"", repo.git[entry.id].data)) for entry in index)
+    files = sorted((path, lost.sub(b"", text) if lost is not None else text) for path, text in texts)
     return f"content {hashlib.sha256(repr(files).encode()).hexdigest()}"
 
 

@@ -1,6 +1,7 @@
 """State and status deleted, forged, older or newer, and a clock that is off: no package is touched."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,12 +80,16 @@ FAULTS = {
 }
 
 
+UNEDITED = re.compile(rb'"unedited":\[[^]]*\],?')
+"""Trees that nobody edited: a lost state knows none, so `approve --all` leaves more deletions to people."""
+
+
 @pytest.mark.parametrize("ref", [STATE, STATUS], ids=["state", "status"])
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_state_that_is_not_ours_moves_no_package_and_is_written_again(
     fault: str, ref: str, world: FaultWorld
 ) -> None:
-    wanted = final(world)
+    wanted = final(world, UNEDITED)
     FAULTS[fault](world.repo("control"), ref)
 
     again = world.run("apply")
@@ -94,7 +99,7 @@ def test_a_state_that_is_not_ours_moves_no_package_and_is_written_again(
     assert again.code == (Exit.INVALID_INPUT if is_told else Exit.DONE), again.out
     assert ("InvalidState" in again.out and "hint" in again.out) is is_told, again.out
     assert world.run("apply").code == Exit.DONE
-    assert final(world) == wanted
+    assert final(world, UNEDITED) == wanted
 
 
 def test_a_lost_state_deletes_nothing_although_a_manifest_went_with_it(world: FaultWorld) -> None:
