@@ -444,9 +444,7 @@ class Approvable(NamedTuple):
     def hint(self) -> str:
         """The next steps of a person that make approval possible."""
         steps = (
-            ["Answer the conflicts with reconciler answer, or in the pull request."]
-            if self.conflicts
-            else []
+            ["Answer the conflicts with reconciler answer, or in the pull request."] if self.conflicts else []
         )
         if not frozenset(self.failures).isdisjoint(self.unmet):
             steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
