@@ -314,7 +314,7 @@ def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_a_grou
     assert "keep     ap1/web  DeletedByPerson" in said
     assert f"A person deleted it on {GROUP}: merging that deletes the package" in said
     assert "updated  ap1 #3 Update 1 package and delete web" in said
-    assert "decide     its deletion by a person  ap1#3" in said
+    assert "decide     web: its deletion by a person  ap1#3" in said
     assert "| `ap1/web` | deleted |" in world.run("pr", "show", "ap1#3").out
     world.run("apply")
     refused = world.run("approve", "--all")

@@ -30,6 +30,9 @@ _PATIENCE_S = 60.0
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     write_world(tmp_path / "w", EDGES)
+    control = Repo(tmp_path / "w/control.git")
+    text = control.read("main", "reconciler.yaml").decode()
+    control.commit({"reconciler.yaml": f"{text}  limits: {{repositoriesAtOnce: {AT_ONCE}}}\n"})
     return tmp_path / "w"
 
 
