@@ -310,7 +310,10 @@ def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -
     if is_edited:
         return tuple(sorted(trees))  # an edit of the draft changes nothing about what was made without one
     made = {output} if output and is_new else set()
-    places = (find_place(place, context) for place in (old.downstreams if old is not None else ()))
+    recorded = old.downstreams if old is not None else ()
+    if any(_is_unread(place, resolved.variant.key, context) for place in recorded):
+        return tuple(sorted(made | trees))  # another shard reads that place
+    places = (find_place(place, context) for place in recorded)
     there = {resolved.local, *(place.package.main_tree for place in places if place is not None)}
     return tuple(sorted(made | (trees & there)))
 

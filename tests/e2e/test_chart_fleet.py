@@ -281,9 +281,13 @@ def conflict_answered(world: World) -> None:
     assert changed[".Values.grace"] == ("30 -> 60", "defaults of chart web 1.1.0")
     assert changed[".Chart.Version"] == ("1.0.0 -> 1.1.0", "upstream web/v2")
     body = world.run("pr", "show", "edge-05/web").out
-    place = "deployment_web.yaml, of template web/templates/workload.yaml"
-    row = f"| `{place}` | `Deployment web` | "
-    assert f"{row}`spec.template.spec.terminationGracePeriodSeconds` | `30` | `60` | `45` | " in body
+    rows = (
+        "| before | `30` |",
+        "| upstream | `60` |",
+        "| local | `45` |",
+        "| template | `web/templates/workload.yaml` |",
+    )
+    assert all(row in body for row in rows)
     keep_local(world, conflict)
     settle(world)
 

@@ -219,7 +219,8 @@ def published(life: Life) -> None:
 
 def _is_refused(life: Life, package: str) -> bool:
     """Tell whether the cluster of a package would refuse its draft: functions label selectors, too."""
-    rows = [row["package"] for row in read(life.command("status", "-o", "json"))["items"]]
+    items = read(life.command("status", "-o", "json"))["items"]
+    rows = [item["package"] for item in items if "package" in item]
     return any(row["name"] == package and row["reason"] == "WouldBeRefused" for row in rows)
 
 
