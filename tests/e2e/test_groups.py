@@ -158,7 +158,8 @@ def held_by_conflict(fleet: Fleet) -> str:
     fleet.edge.commit({"p00/app.yaml": edited}, branch=BRANCH, message="Ours\n")
     fleet.want(fleet.names, revision=2)
     assert fleet.apply().code == Exit.WAITING
-    (line,) = re.findall(r"^ *(Keep: .*)$", fleet.world.run("pr", "show", "edge#1").out, re.MULTILINE)
+    said = fleet.world.run("explain", "edge/p00").out
+    (line,) = re.findall(r"(Keep: .*)$", said, re.MULTILINE)
     return line
 
 

@@ -194,7 +194,9 @@ def test_plan_of_an_outdated_checkout_keeps_what_newer_commits_brought(outdated:
 
     ops = {(change["name"], change["op"], change["reason"]) for change in plan["changes"]}
     assert ("edge-1/late", "keep", "RemovalUnproven") in ops
-    assert re.search(r"repair +(?:[a-z]+: )?a checkout that shows its removal +edge-1[#/]", behind.run("plan").out)
+    assert re.search(
+        r"repair +(?:[a-z]+: )?a checkout that shows its removal +edge-1[#/]", behind.run("plan").out
+    )
     assert not {op for _, op, _ in ops} & {"delete", "close", "transfer"}
 
 
