@@ -11,7 +11,7 @@ from reconciler.admission.defaults import field as value_at
 from reconciler.admission.defaults import items
 from reconciler.admission.immutable import Version
 from reconciler.admission.structural import Structural, schemas_of
-from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, defined_kind
 from reconciler.names.ids import GroupKind
 
 CRD: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -37,11 +37,9 @@ _NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
-    """A CustomResourceDefinition of a cluster; `stored` are the versions in which it has objects."""
+    """A CustomResourceDefinition of a cluster."""
 
     spec: Mapping[str, Any]
-    stored: tuple[str, ...] | None = None
-    """None where the snapshot does not have them."""
 
     @cached_property
     def schemas(self) -> Mapping[str, Structural]:
@@ -106,22 +104,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
     @cached_property
     def definitions(self) -> Mapping[GroupKind, Definition]:
         """The definitions by what they define; the cluster has those of packages on main as these are."""
-        definitions: dict[GroupKind, Definition] = {}
-        stored = {
-            item.name: item.body.get("status")
-            for (api_version, kind), members in self.snapshot.objects.items()
-            if (api_version.rpartition("/")[0], kind) == CRD
-            for item in members
-        }
-        for value in self.objects(CRD):
-            name = str(value.get("metadata", {}).get("name"))
-            status = stored.get(name)
-            versions = status.get("storedVersions") if isinstance(status, Mapping) else None
-            is_listed = isinstance(versions, list) and versions
-            definitions.update(
-                definitions_of([value], tuple(map(str, versions or ())) if is_listed else None)
-            )
-        return definitions
+        return dict(definitions_of(self.objects(CRD)))
 
     @cached_property
     def policies(self) -> tuple[tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]], ...]:
@@ -196,12 +179,8 @@ def identity_of(value: Mapping[str, Any]) -> tuple[GroupKind, str, str] | None:
     return GroupKind(group, kind), str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def definitions_of(
-    values: Iterable[Mapping[str, Any]], stored: tuple[str, ...] | None = None
-) -> Iterator[tuple[GroupKind, Definition]]:
+def definitions_of(values: Iterable[Mapping[str, Any]]) -> Iterator[tuple[GroupKind, Definition]]:
     """Yield the definitions among objects, by what they define."""
     for value in values:
-        spec = value.get("spec")
-        names = spec.get("names") if isinstance(spec, Mapping) else None
-        if isinstance(spec, Mapping) and isinstance(names, Mapping) and value.get("kind") == CRD.kind:
-            yield GroupKind(str(spec.get("group")), str(names.get("kind"))), Definition(spec, stored)
+        if value.get("kind") == CRD.kind and (defined := defined_kind(value)) is not None:
+            yield defined[0], Definition(defined[1])

@@ -10,6 +10,7 @@ from typing import Any, Final
 from reconciler.admission.cluster import BUILT_IN, CRD, Cluster, Definition
 from reconciler.admission.defaults import items
 from reconciler.admission.immutable import Fault, Version
+from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind
 
 _RBAC: Final = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
@@ -89,15 +90,11 @@ def find_unserved(
 
 
 def find_unstored(value: Mapping[str, Any], kind: GroupKind, cluster: Cluster) -> Iterator[Fault]:
-    """Yield the stored versions of a definition that an update of it would leave out."""
-    spec = value.get("spec")
-    names = spec.get("names") if isinstance(spec, Mapping) else None
-    if kind != CRD or not isinstance(spec, Mapping) or not isinstance(names, Mapping):
+    """Yield the stored versions of a definition that an update of it would leave out, with its objects."""
+    defined = defined_kind(value) if kind == CRD else None
+    stored = cluster.snapshot.stored.get(defined[0]) if defined is not None else None
+    if defined is None or stored is None:
         return
-    defined = GroupKind(str(spec.get("group")), str(names.get("kind")))
-    definition = cluster.definitions.get(defined)
-    versions = {str(version.get("name")) for version in items(spec, "versions")}
-    for name in definition.stored or () if definition is not None else ():
-        if name not in versions:
-            reason = f"{name} was a storage version, and objects may be stored in it: migrate them first"
-            yield Fault("status.storedVersions", reason, is_update=False)
+    for name in stored.dropped_by(str(version.get("name")) for version in items(defined[1], "versions")):
+        reason = f"{name} is a stored version, and the kind has {stored.objects}: migrate them first"
+        yield Fault("status.storedVersions", reason, is_update=False)

@@ -61,6 +61,15 @@ class StoredKind(Struct, frozen=True, order=True):
         return f"at least {plural(self.listed, 'object')}" if self.listed else "an unknown number of objects"
 
 
+def defined_kind(definition: Mapping[str, Any]) -> tuple[GroupKind, Mapping[str, Any]] | None:
+    """Return the kind that a CustomResourceDefinition defines, with its spec; None where it names none."""
+    spec = definition.get("spec")
+    names = spec.get("names") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(names, Mapping):
+        return None
+    return GroupKind(str(spec.get("group")), str(names.get("kind"))), spec
+
+
 class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     """The objects of one cluster at the time of its snapshot.
 
@@ -204,10 +213,8 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
         """The specs of CustomResourceDefinitions by what they define."""
         definitions: dict[GroupKind, Mapping[str, Any]] = {}
         for definition in self.objects.get(_CRD, ()):
-            spec = definition.body.get("spec")
-            names = spec.get("names") if isinstance(spec, Mapping) else None
-            if isinstance(spec, Mapping) and isinstance(names, Mapping):
-                definitions[GroupKind(str(spec.get("group")), str(names.get("kind")))] = spec
+            if (defined := defined_kind(definition.body)) is not None:
+                definitions[defined[0]] = defined[1]
         return definitions
 
     @cached_property
@@ -215,11 +222,10 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
         """The kinds with a definition that lists its stored versions."""
         stored: dict[GroupKind, StoredKind] = {}
         for definition in self.of_kind(*_CRD):
-            spec, status = definition.body.get("spec"), definition.body.get("status")
-            names = spec.get("names") if isinstance(spec, Mapping) else None
+            status, defined = definition.body.get("status"), defined_kind(definition.body)
             versions = status.get("storedVersions") if isinstance(status, Mapping) else None
-            if isinstance(spec, Mapping) and isinstance(names, Mapping) and isinstance(versions, list):
-                kind = GroupKind(str(spec.get("group")), str(names.get("kind")))
+            if defined is not None and isinstance(versions, list):
+                kind = defined[0]
                 there = {
                     (item.namespace, item.name)
                     for version in self._versions.get(kind, ())
