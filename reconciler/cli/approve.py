@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import click
 
+from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageError, worst
 from reconciler.base.progress import open_task, track
 from reconciler.base.text import Text, terminal
@@ -24,6 +25,7 @@ from reconciler.cli.pull_requests import (
     ListedPull,
     PullFilter,
     approvable,
+    below,
     closed_error,
     find_or_open_pulls,
     find_pulls,
@@ -38,9 +40,10 @@ from reconciler.cli.pull_requests import (
 )
 from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.forge.local.merge import DeletionHead, DraftHead, OutdatedError, parse_head
-from reconciler.inventory.inventory import PullState
-from reconciler.names.ids import Oid
+from reconciler.inventory.inventory import Inventory, PullState
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.refs import TAGS, short_tag
+from reconciler.plan.approvals import early_deletions
 from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Approvable, Plan
 from reconciler.report.machine import listing
@@ -123,8 +126,8 @@ def approve(
     world = read_inputs(settings, writes=True, lists_ended=bool(names))
     require_readable(world.inventory, names)
     chosen_by.check_sets(world.inventory)
-    plan = cache(lambda: plan_fleet(world).plan)
-    listed = without_early(list_pulls(world), plan)
+    before = cache(lambda: _judged(plan_fleet(world), world.inventory))
+    listed = without_early(list_pulls(world), lambda: before().plan)
     chosen = [f for f in listed if f.pull.state is PullState.OPEN]
     by_name: dict[str, list[ListedPull]] = {}
     selected = [] if names else [f for f in chosen_by.select(chosen) if f.instance or f.why_left]
@@ -146,7 +149,7 @@ def approve(
             for name, pull in track(list(once.items()), "proposing")
         ]
     else:
-        plans = _Plans(plan, cache(lambda: plan_run(settings)))
+        plans = _Plans(before, cache(lambda: plan_run(settings)))
         pulls = list(once.values())
         named = {pull.name for text, some in by_name.items() if not is_pattern(text) for pull in some}
         results = _approve_all(pulls, refused, plans, named=named, dry_run=dry_run)
@@ -173,11 +176,38 @@ def approve(
     )
 
 
+class _Judged(NamedTuple):
+    """A plan without the packages that nothing can be said of, for a defect of ours."""
+
+    plan: Plan
+    defects: Mapping[str, DefectError]
+
+    def of(self, listed: ListedPull) -> DefectError | None:
+        """Return why a pull request cannot be judged, None if it can."""
+        names = {listed.package, *listed.members}
+        return next((error for name, error in self.defects.items() if name in names), None)
+
+
 class _Plans(NamedTuple):
     """The plan before the first approval, and one that is made after them; each is computed when needed."""
 
-    before: Callable[[], Plan]
+    before: Callable[[], _Judged]
     after: Callable[[], PlannedRun]
+
+
+def _judged(planned: PlannedRun, inventory: Inventory) -> _Judged:
+    """Return a plan of which all that speaks against approvals is known, package by package (D34)."""
+
+    def judge(left_out: Mapping[PackageKey, DefectError]) -> Plan:
+        part = planned.plan.without([*left_out]) if left_out else planned.plan
+        for made in (part.approvable, part.objections, early_deletions(part)):
+            len(made)
+        return part
+
+    part, broken = isolate(lambda: [change.package for change in planned.plan.changes], judge)
+    views = {key: inventory.view_of(key) for key in broken}
+    named = {f"{view.key.name}/{below(view, key.path)}": broken[key] for key, view in views.items() if view}
+    return _Judged(part, named)
 
 
 def _approve_all(
@@ -194,7 +224,7 @@ def _approve_all(
     cluster with it: a pattern does not. `refused` are those that nothing is asked about any more.
     """
     matched = [pull for pull in pulls if pull.name not in named]
-    withdrawn = objection_errors(matched, plans.before()) if matched else {}
+    withdrawn = objection_errors(matched, plans.before().plan) if matched else {}
     results: dict[str, Approved] = dict(refused)
     ready: dict[str, Approvable] = {}
     by_forge: dict[int, list[ListedPull]] = {}
@@ -218,13 +248,15 @@ def _approve_all(
     return [results[pull.name] for pull in pulls]
 
 
-def _judge(listed: ListedPull, plan: Callable[[], Plan]) -> Approved | Approvable:
+def _judge(listed: ListedPull, before: Callable[[], _Judged]) -> Approved | Approvable:
     """Return the readiness of a pull request that may be approved, the result of any other."""
     if is_merged(listed):
         return Approved(listed, already="merged")
     if error := closed_error(listed) or unheld_error(listed):
         return Approved(listed, error=error)
-    readiness = approvable(listed, plan())
+    if defect := before().of(listed):
+        return Approved(listed, error=defect)
+    readiness = approvable(listed, before().plan)
     if not readiness.against:
         return readiness
     command = "plan" if listed.members else f"explain {listed.package}"

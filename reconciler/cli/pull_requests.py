@@ -90,7 +90,7 @@ class ListedPull(NamedTuple):
         about = parse_head(self.pull.head)
         if about is None or not self.is_registered:
             return about.path if about else self.pull.head
-        return f"{self.view.key.name}/{_below(self.view, about.path)}"
+        return f"{self.view.key.name}/{below(self.view, about.path)}"
 
     @property
     def shown(self) -> str:
@@ -181,7 +181,7 @@ def _groups(
             refs = [draft.ref for draft in package.drafts if draft.is_grouped]
             refs += [group.ref for group in view.groups if package.main_tree and path in group.deleted]
             for ref in refs if inventory.view_of(PackageKey(view.url, path)) is view else ():
-                groups.setdefault(short_branch(ref), []).append(f"{view.key.name}/{_below(view, path)}")
+                groups.setdefault(short_branch(ref), []).append(f"{view.key.name}/{below(view, path)}")
                 first.setdefault(short_branch(ref), view)
     return groups, first
 
@@ -357,7 +357,7 @@ def find_or_open_pulls(
     """
     for view in world.inventory.repositories.values():
         for path, package in view.packages.items():
-            if text not in (f"{view.key.name}/{_below(view, path)}", f"{view.key.name}/{path}"):
+            if text not in (f"{view.key.name}/{below(view, path)}", f"{view.key.name}/{path}"):
                 continue
             drafts = package.drafts
             if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
@@ -448,7 +448,8 @@ def _whole_view(url: str, mirror: Mirror, inventory: Inventory) -> RepositoryVie
     return RepositoryView(name, url, mirror.remote, branch, "", manifest, Source(Location(LOCKS_DIRECTORY)))
 
 
-def _below(view: RepositoryView, path: str) -> str:
+def below(view: RepositoryView, path: str) -> str:
+    """Return a path of a repository as people write it after the name of the Repository."""
     return path.removeprefix(f"{view.directory}/") if view.directory else path
 
 

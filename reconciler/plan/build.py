@@ -181,12 +181,7 @@ def build_plan(
         context=context,
     )
     plan = _with_files(plan, decided.every, decided.waiting, fleet, context, lock=lock, shard=shard)
-    plan = replace(
-        plan,
-        version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)),
-        approvable=LazyMapping(lambda: find_approvable(inventory, changes)),
-        objections=LazyMapping(functools.partial(find_objections, plan)),
-    )
+    plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
 
 
@@ -386,7 +381,8 @@ def _with_files(
 ) -> Plan:
     """Return the plan with what a run leaves on both branches, about the packages of other shards too.
 
-    It costs a quarter of a plan, and showing a plan needs none of it: each part is made at its first use.
+    And with what speaks against approvals. It costs a quarter of a plan, and showing a plan needs little of
+    it: each part is made at its first use.
     """
 
     def without(packages: Collection[PackageKey]) -> Plan:
@@ -430,6 +426,8 @@ def _with_files(
         record_owners=owned,
         status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
         status_owners=reported,
+        approvable=LazyMapping(lambda: find_approvable(inventory, plan.changes)),
+        objections=LazyMapping(functools.partial(find_objections, plan)),
         other_status=others,
         other_files=files_of_other_shards(shard, LazyMapping(lambda: {**owned, **reported, **histories})),
     )

@@ -1,5 +1,6 @@
 """A bug of ours in the work on one unit is the fault of that unit, and changes nothing for all others."""
 
+import json
 import pkgutil
 import random
 from functools import cache
@@ -7,9 +8,9 @@ from functools import cache
 import pytest
 
 import reconciler
-from tests.support.breaking.faults import ERRORS, find_function, forget, recording
+from tests.support.breaking.faults import ERRORS, broken, find_function, forget, recording
 from tests.support.breaking.trial import NOT_CALLED, failures, undisturbed
-from tests.support.breaking.world import world
+from tests.support.breaking.world import PACKAGES, world
 
 STAGES = sorted(each.name for each in pkgutil.iter_modules(reconciler.__path__) if each.ispkg)
 """The packages of ours, of each of which functions are drawn; `make slow` draws more of each."""
@@ -91,3 +92,32 @@ def test_what_breaks_in_one_unit_leaves_all_others_as_without_it_in_many_functio
     stage: str, seed: int
 ) -> None:
     assert found(stage, number=8, seed=seed) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "unit"),
+    [
+        ("reconciler.plan.compose", "is_uncertain", "cedar"),
+        ("reconciler.plan.approvals", "_unwanted", "maple"),
+        ("reconciler.plan.approvals", "_losing", "elm"),
+    ],
+)
+def test_a_package_that_cannot_be_judged_is_not_approved_and_all_others_are(
+    module: str, name: str, unit: str
+) -> None:
+    def approved() -> dict[str, str]:
+        said = made.run("approve", "--all", "--output", "json")
+        return {item["package"]: item["result"] for item in json.loads(said.out)["items"]}
+
+    function = find_function(module, name)
+    assert function is not None
+    made = world()
+    made.run("apply")
+    expected = approved()
+    made = world()
+    made.run("apply")
+    with broken(function, unit, ERRORS[0]) as failed:
+        found = approved()
+    package = f"{PACKAGES[unit]}/{unit}"
+    assert failed
+    assert found == expected | {package: "refused"} != expected
