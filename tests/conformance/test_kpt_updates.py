@@ -49,26 +49,32 @@ spec:
                 items: {type: object, properties: {name: {type: string}, amount: {type: integer}}}
 """
 STORE = "apiVersion: example.com/v1\nkind: Store\nmetadata:\n  name: store\nspec:\n  items:"
-UPSTREAM = """\
-upstream: {{type: git, git: {{repo: 'https://x.example/{0}', directory: /, ref: v{1}}}}}
+UPSTREAM = "upstream: {{type: git, git: {{repo: 'https://x.example/{0}', directory: /, ref: v{1}}}{2}}}\n"
+LOCK = """\
 upstreamLock: {{type: git, git: {{repo: 'https://x.example/{0}', directory: /, ref: v{1}, commit: {0}{1}}}}}
 """
+STRATEGIES = {"replaced": ", updateStrategy: force-delete-replace"}
 CONDITIONS = {
+    "failed": "  - {type: Rendered, status: 'False', reason: RenderFailed, message: it failed}\n",
     "ready": "  - {type: Ready, status: 'True', reason: AllReady}\n",
     "rendered": "  - {type: Rendered, status: 'True', reason: RenderSuccess}\n",
 }
 STEPS = "  renderStatus:\n    mutationSteps:\n    - {image: set-labels, exitCode: 0}\n"
-PIPELINE = "pipeline:\n  mutators:\n  - image: set-labels:v0.2\n    configMap: {a: b}\n"
+NO_FUNCTIONS = {"named", "unfetched", *STRATEGIES, *CONDITIONS}
 
 
 def kptfile(directory: str, upstream: str, parts: list[str]) -> str:
     """Return the text of a Kptfile."""
-    text = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {directory.strip('/') or 'pkg'}\n"
-    text += UPSTREAM.format(*upstream) if upstream else ""
-    text += PIPELINE if "labels" in parts else ""
+    name = "other" if "named" in parts else directory.strip("/") or "pkg"
+    text = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\n"
+    strategy = "".join(STRATEGIES.get(part, "") for part in parts)
+    text += UPSTREAM.format(*upstream, strategy) if upstream else ""
+    text += LOCK.format(*upstream) if upstream and "unfetched" not in parts else ""
+    functions = "".join(f"  - image: {part}:v1\n" for part in parts if part not in NO_FUNCTIONS)
+    text += f"pipeline:\n  mutators:\n{functions}" if functions else ""
     conditions = "".join(CONDITIONS[part] for part in parts if part in CONDITIONS)
     text += f"status:\n  conditions:\n{conditions}" if conditions else ""
-    return text + (STEPS if "rendered" in parts else "")
+    return text + (STEPS if {"rendered", "failed"} & set(parts) else "")
 
 
 def side(words: str) -> Files:
@@ -114,7 +120,7 @@ def in_order(files: Files) -> Files:
 def test_update_is_as_kpt_makes_it(case: dict[str, Any], strategy: Strategy, mode: MergeMode) -> None:
     names = ("base", "upstream", "local")
     texts = {name: case.get(name, case["base"]) for name in names}
-    others = case.get("default", {}) if mode is MergeMode.DEFAULT else {}
+    others = case.get("here", {}) | (case.get("default", {}) if mode is MergeMode.DEFAULT else {})
     wanted = others.get(strategy) or case[strategy]
     winner = OnConflict.ASK if wanted == "asks" else OnConflict.UPSTREAM
     options = {"strategy": strategy, "mode": mode, "on_conflict": winner}
