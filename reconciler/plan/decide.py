@@ -620,6 +620,10 @@ def _causes_of(case: Case, reason: Reason, draft: Draft | None) -> str:
         return content_causes(case, draft)
     if reason is Reason.UPSTREAM_CHANGED:
         return upstream_causes(resolved, record, resolved.draft_base if draft else resolved.base)
+    owner = case.target.owner
+    if reason is Reason.OWNER_CHANGED and owner is not None:
+        former = record or case.context.inventory.records.get(owner)
+        return upstream_causes(resolved, former, resolved.draft_base if draft else resolved.base)
     return ""
 
 
@@ -773,7 +777,12 @@ def upstream_causes(
     moved = ""
     if before is not None and before.package.url != pin.package.url:
         moved = f"The upstream repository was {before.address}, and is {pin.address}"
-    elif before is not None and (before.ref, before.revision) == (pin.ref, pin.revision) and pin.revision > 0:
+    elif (
+        before is not None
+        and before.commit.oid != pin.commit.oid
+        and (before.ref, before.revision) == (pin.ref, pin.revision)
+        and pin.revision > 0
+    ):
         moved = f"{pin.ref} moved from commit {before.commit.oid} to {pin.commit.oid}"
     changed = _listed([*_causes(resolved, record)]) if record is not None else ""
     also = f"{changed} also changed" if changed else ""

@@ -75,7 +75,8 @@ def take_back(
     for resolved in variants:
         base, local, key = resolved.base, resolved.local, resolved.variant.key
         if resolved.settled is None and base and local and contents.keys() >= {base.tree, local}:
-            record = inventory.records.get(key)
+            former = find_owner(owner_header(contents[local]), resolved.downstream, inventory)
+            record = inventory.records.get(former or key)
             view = inventory.repositories[resolved.view]
             files = without_withdrawn(
                 contents[local],
