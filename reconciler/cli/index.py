@@ -411,7 +411,10 @@ def import_(
         except ReconcilerError as error:
             # Its place is in a file of the index, which is not written: the file that was read has it too.
             there = version.check() if isinstance(error, ConfigurationError) else ()
-            problems += there or [Problem(version.location, Reason.INVALID_MANIFEST, str(error), error.hint)]
+            problem = Problem(
+                version.location, Reason.INVALID_MANIFEST, str(error), error.hint, cause=str(error)
+            )
+            problems += there or [problem]
             continue
         written += is_new
         present += not is_new

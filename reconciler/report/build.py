@@ -615,7 +615,8 @@ def _group(problems: tuple[Problem, ...]) -> ProblemGroup:
     if len(problems) == 1:
         where = str(first.location)
         return ProblemGroup(problems, first.reason, first.message, first.hint, where, first.subject)
-    places = [f"{p.location}: {p.subject}{p.consequence}" for p in problems[:MOST_PLACES]]
+    parts = ((str(p.location), f"{p.subject}{p.consequence}") for p in problems[:MOST_PLACES])
+    places = [": ".join(filter(None, pair)) for pair in parts]
     places += [f"and {more} more"] if more > 0 else []
     message = f"{len(problems)}, all for one cause: {first.cause}"
     return ProblemGroup(problems, first.reason, message, first.hint, places=tuple(places))

@@ -214,7 +214,8 @@ class _Finder(Struct):
     def _refuse(
         self, value: Mapping[str, Any], place: SourcePosition, reason: Reason, message: str, hint: str
     ) -> None:
-        self.collected.problems.append(Problem(place.location, reason, message, hint, manifest_label(value)))
+        label = manifest_label(value)
+        self.collected.problems.append(Problem(place.location, reason, message, hint, label, cause=message))
 
 
 def find_versions(

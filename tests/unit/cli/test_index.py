@@ -284,6 +284,36 @@ def test_two_files_of_one_version_name_each_other_and_none_is_taken(copy: Path, 
     )
 
 
+UNNAMED = "The file does not say what the package is called in its registry"
+
+
+def test_what_is_wrong_with_several_files_for_one_cause_is_one_problem(copy: Path, tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "db.yaml").write_text(PACKAGE.replace("VERSION", "1.0.0"))
+    invoke(copy, "import", str(given))
+    for name in ("db.yaml", "again.yaml"):
+        (given / name).write_text(
+            PACKAGE.replace("VERSION", "1.0.0").replace("spec: {", "spec: {licenses: [free], ")
+        )
+    for name in ("aws", "gcp"):
+        (given / name).mkdir()
+        (given / name / "crossplane.yaml").write_text(CONFIGURATION)
+
+    imported = invoke(copy, "import", str(given)).output.splitlines()
+
+    assert imported[:-1] == [
+        "problem: InvalidManifest: 2, all for one cause: index/db.io/1.0.0 exists already, with other content",
+        f"  {given}/again.yaml:1",
+        f"  {given}/db.yaml:1",
+        "  hint: Remove that version first, or add another one.",
+        f"problem: MissingField: 2, all for one cause: {UNNAMED}",
+        f"  {given}/aws/crossplane.yaml:1: Configuration platform",
+        f"  {given}/gcp/crossplane.yaml:1: Configuration platform",
+        "  hint: Name it: `--source REGISTRY/NAME`, where an asterisk stands for the name in the manifest.",
+    ]
+
+
 def test_a_package_with_two_manifests_is_not_guessed(copy: Path, tmp_path: Path) -> None:
     for name in ("crossplane.yaml", "upbound.yaml"):
         (tmp_path / "new" / "v1.0.0").mkdir(parents=True, exist_ok=True)
