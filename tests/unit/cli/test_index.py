@@ -284,6 +284,7 @@ def test_two_files_of_one_version_name_each_other_and_none_is_taken(copy: Path, 
     )
 
 
+OTHER = ", with other content"
 UNNAMED = "The file does not say what the package is called in its registry"
 
 
@@ -303,7 +304,7 @@ def test_what_is_wrong_with_several_files_for_one_cause_is_one_problem(copy: Pat
     imported = invoke(copy, "import", str(given)).output.splitlines()
 
     assert imported[:-1] == [
-        "problem: InvalidManifest: 2, all for one cause: index/db.io/1.0.0 exists already, with other content",
+        f"problem: InvalidManifest: 2, all for one cause: index/db.io/1.0.0 exists already{OTHER}",
         f"  {given}/again.yaml:1",
         f"  {given}/db.yaml:1",
         "  hint: Remove that version first, or add another one.",
