@@ -449,18 +449,30 @@ def _named_items(items: "tuple[api.InterfaceItem, ...]") -> Pairs:
     return tuple(sorted((item.name, item.type if isinstance(item.type, str) else "") for item in items))
 
 
+_ACTIONS = frozenset({"install", "upgrade", "uninstall"})
+
+
 def _inputs(document: Document) -> Iterator[BundleInput]:
-    """Yield the required inputs of a bundle, in `porter.yaml` or `bundle.json`.
+    """Yield the inputs of a bundle that somebody must give, in `porter.yaml` or `bundle.json`.
 
     In `porter.yaml`: parameters without a default and credentials that are not optional. In
-    `bundle.json`, where sections are maps: items with `required: true`.
+    `bundle.json`, where sections are maps: items with `required: true`. Not those of custom actions, and not
+    a parameter that is an output: of a dependency, or of the bundle itself where its installation is over.
     """
+    custom = document.get("custom")
+    sources = custom.get("io.cnab.parameter-sources") if isinstance(custom, Mapping) else None
     for kind, key in ((InputKind.PARAMETER, "parameters"), (InputKind.CREDENTIAL, "credentials")):
         section = document.get(key)
         for name, value in _listed(section):
             listed = isinstance(section, list)
             item = value if isinstance(value, Mapping) else {}
             optional = "default" in item or item.get("required") is False
+            written = item.get("source") or (sources.get(name) if isinstance(sources, Mapping) else None)
+            source = written if isinstance(written, Mapping) else {}
+            actions = _ACTIONS.intersection(item.get("applyTo") or _ACTIONS)
+            is_output = "dependency" in source or "dependencies.output" in source.get("sources", ())
+            if not actions or is_output or (source and "install" not in actions):
+                continue
             if (listed and not optional) or (not listed and item.get("required") is True):
                 yield BundleInput(kind, str(item.get("name") or name))
 

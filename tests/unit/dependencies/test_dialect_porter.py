@@ -279,3 +279,44 @@ def test_version_of_a_required_bundle_is_a_range_or_its_tag(item: dict[str, Any]
 )
 def test_requirement_is_wired_if_it_takes_what_another_one_gives(fields: dict[str, Any], wired: bool) -> None:
     assert required({"name": "db", "reference": "acme/db", **fields}).wired is wired
+
+
+@pytest.mark.parametrize(
+    ("fields", "needed"),
+    [
+        ({}, True),
+        ({"default": ""}, False),
+        ({"applyTo": ["upgrade"]}, True),
+        ({"applyTo": ["add-user"]}, False),
+        ({"source": {"output": "kubeconfig"}}, True),
+        ({"source": {"output": "kubeconfig"}, "applyTo": ["add-user", "uninstall"]}, False),
+        ({"source": {"dependency": "db", "output": "kubeconfig"}}, False),
+    ],
+)
+def test_an_input_is_needed_where_the_actions_of_an_installation_lack_it(
+    fields: dict[str, Any], needed: bool
+) -> None:
+    given, requires = {"name": "kubeconfig", **fields}, {"requires": [{"name": "db", "reference": "acme/db"}]}
+
+    listed = only(bundle(requires, parameters=[given])).inputs
+
+    assert [str(item) for item in listed] == ["parameter kubeconfig"] * needed
+
+
+@pytest.mark.parametrize(
+    ("source", "actions", "needed"),
+    [
+        ({"output": {"name": "tfstate"}}, ["upgrade", "uninstall"], False),
+        ({"output": {"name": "tfstate"}}, ["install"], True),
+        ({"dependencies.output": {"dependency": "db", "name": "url"}}, ["install"], False),
+    ],
+)
+def test_the_sources_of_a_bundle_json_give_its_parameters(
+    source: dict[str, Any], actions: list[str], needed: bool
+) -> None:
+    custom = {"io.cnab.parameter-sources": {"state": {"priority": [*source], "sources": source}}}
+    parameters = {"state": {"definition": "state", "required": True, "applyTo": actions}}
+
+    listed = only(bundle(None, parameters=parameters, custom=custom)).inputs
+
+    assert [str(item) for item in listed] == ["parameter state"] * needed
