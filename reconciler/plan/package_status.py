@@ -11,7 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
-from reconciler.dependencies.model.instances import MetNeed, Resolved
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.names.problems import Problem
 from reconciler.render.delivery import ObjectRef, PackageGraph, package_graph
@@ -68,12 +68,13 @@ class _Reader(Struct, frozen=True):
         # A manifest without a solution may keep another package than it names.
         declared = {ObjectRef(i.kind, install_slot(i).namespace, i.name): i for i in self.inputs.installs}
         listed: set[Install | None] = set()
+        withheld = self._withheld(family)
         for package in self.locked.resolution.packages:
             if package.instance.ecosystem == Ecosystem.KPT:
                 continue
             install = declared.get(family.ref_of(package)) if package.by_user else None
             listed.add(install)
-            problem = self.problem(install)
+            problem = withheld.get(package.instance) or self.problem(install)
             yield {
                 **family.ref_of(package)._asdict(),
                 "conditions": [*_conditions(problem, *self._ready(package))],
@@ -84,6 +85,14 @@ class _Reader(Struct, frozen=True):
             if install not in listed and install.need.id.ecosystem is not Ecosystem.KPT:
                 listed.add(install)
                 yield self._unresolved(install)
+
+    def _withheld(self, family: PackageGraph) -> dict[Instance, Problem]:
+        """Return the problem of each generated package that is locked, and not made: it lacks an input."""
+        problems = {problem.location: problem for i in self.inputs.installs if (problem := self.problem(i))}
+        unbound = {p.location for p in problems.values() if p.reason == Reason.UNBOUND_INPUT}
+        items = family.generated()[0] if unbound else ()
+        lacking = (item for item in items if item.location in unbound and not item.is_complete)
+        return {item.package.instance: problems[item.location] for item in lacking}
 
     def _is_duplicate(self, install: Install) -> bool:
         problem = self.problem(install)

@@ -11,7 +11,16 @@ from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_loc
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.plan.package_status import status_entries, status_files
-from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
+from tests.support.dependency_manifests import (
+    bundle,
+    crossplane,
+    install,
+    installation,
+    needs,
+    package,
+    provider,
+    world_of,
+)
 from tests.support.values import replace
 
 PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(
@@ -55,6 +64,17 @@ def test_what_was_generated_has_a_status_too() -> None:
     found = statuses(PLATFORM + NET)
 
     assert found["Provider/acme-net"]["status"]["currentIdentifier"] == "x.io/acme/net:v1.5.0"
+
+
+def test_what_cannot_be_generated_for_want_of_an_input_is_stalled_as_its_parent_is() -> None:
+    found = statuses(
+        bundle("app", "1.0.0", "{requires: [{name: db, bundle: {reference: r.io/db, version: 1.x}}]}")
+        + bundle("db", "1.0.0", more="parameters: [{name: size, type: string}]")
+        + installation("app", "app")
+    )
+
+    db, app = (conditions(found[f"Installation/prod/{name}"]) for name in ("app-db", "app"))
+    assert db == app == {"Ready": ("False", "UnboundInput"), "Stalled": ("True", "UnboundInput")}
 
 
 def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() -> None:
