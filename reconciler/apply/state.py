@@ -22,8 +22,6 @@ from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
     MOST_BYTES,
-    VARIANTS_DIRECTORY,
-    VARIANTS_FORMAT,
     branch_files,
     branch_records,
 )
@@ -148,11 +146,7 @@ def _write(mirror: Mirror, branch: Branch, policy: CommitPolicy, time: int) -> R
     files = {path: File.of(data) for path, data in branch_files(branch.files).items()}
     # Nobody checks it out: addresses may be longer than a name of a file, and clusters differ in case.
     tree = pack.files(files, before=files)
-    if (
-        _holds(mirror, current, tree)
-        or _holds_all_but(branch.optional, mirror, current, files)
-        or _holds_in_old_layout(mirror, current, branch.files)
-    ):
+    if _holds(mirror, current, tree) or _holds_all_but(branch.optional, mirror, current, files):
         return Result()
     parents = (branch.expect,) if branch.expect else ()
     who = Signature(policy.name, policy.email, time)
@@ -229,14 +223,6 @@ def _overtaken(branch: Branch, why: str) -> Result:
 def _holds(mirror: Mirror, commit: Oid | None, tree: Oid) -> bool:
     existing = mirror.find_commit(commit) if commit else None
     return existing is not None and existing.tree == tree
-
-
-def _holds_in_old_layout(mirror: Mirror, commit: Oid | None, records: Mapping[str, bytes]) -> bool:
-    """Tell whether a commit holds these records as an older version writes them."""
-    is_old = (
-        commit and mirror.subtree(commit, VARIANTS_DIRECTORY) and not mirror.blob_at(commit, VARIANTS_FORMAT)
-    )
-    return bool(is_old) and read_branch(mirror, commit, Limits()) == records
 
 
 def _holds_all_but(directory: str, mirror: Mirror, commit: Oid | None, files: Mapping[str, File]) -> bool:

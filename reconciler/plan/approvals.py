@@ -375,7 +375,7 @@ class _Reader:
         record, change = self._records.get(package), self._changes.get(package)
         is_exact = record is not None and record.output_tree == draft.tree
         if record is not None and is_exact and not (record.conflicts or draft.append_only):
-            return (), record.unready, record.is_failed
+            return (), record.unready, record.failed
         if change is None:
             return (), (), False
         # What is held back conflicts with an update that is not in the draft: the draft asks nothing.

@@ -417,7 +417,7 @@ def _is_better(case: Case, draft: Draft, package: Package) -> bool:
     """Whether a draft went through its functions, and what would take its place did not (ADR 9)."""
     record = case.record
     is_ours = record is not None and record.output_tree == draft.written
-    return package.failed and not (is_ours and record is not None and record.is_failed)
+    return package.failed and not (is_ours and record is not None and record.failed)
 
 
 def _kept_draft(case: Case, draft: Draft, package: Package) -> Decision:
@@ -559,7 +559,7 @@ def _standing_draft(case: Case, draft: Draft, package: Package, *, failure: str 
     reason = Reason.PIPELINE_FAILED if failure else Reason.MERGE_CONFLICT if package.conflicts else reason
     facts = _facts(case, package)
     if failure:
-        unready, failed = (case.record.unready, case.record.is_failed) if case.record else ((), False)
+        unready, failed = (case.record.unready, case.record.failed) if case.record else ((), False)
         facts = replace(facts, ready=False, unready=unready, failed=failed)
     decision = partial(case.decision, tree=draft.tree, facts=facts)
     pull = newest_pull(case.target.pulls, draft.ref)
@@ -744,7 +744,7 @@ def content_causes(case: Case, draft: Draft | None) -> str:
         sentences.append("People answered conflicts of the draft")
     if not sentences and draft is None and record.conflicts and resolved.local == record.output_tree:
         sentences.append("It was merged before a run finished its draft")
-    if not sentences and record.is_failed:
+    if not sentences and record.failed:
         sentences.append("A function that failed or could not run was tried again")
     if not sentences and record.inputs != resolved.inputs:
         # Only the records of a newer version name the version that made them.

@@ -282,7 +282,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         asked_from=_asked_from(resolved, change, context),
         # What the cluster would refuse is judged anew by every run.
         unready=(unready := tuple(str(text) for text in change.unready if text not in change.refusals)),
-        failed=change.failed if unready else None,
+        failed=change.failed and bool(unready),
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         warnings=context.rendered.variants[variant.key].warnings,
         unedited=_unedited(resolved, change, context),

@@ -255,13 +255,6 @@ def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(paths)
 
 
-_REMOVED = {
-    "confidence": "Confidence was removed: a person who may push to one repository could make it up. "
-    "Let revisions travel in waves, and open a wave by soak, gates.objects or gates.checks: docs/rollouts.md."
-}
-"""Settings of earlier versions, each with what to use instead."""
-
-
 def _error(
     faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
 ) -> ConfigurationError:
@@ -273,7 +266,6 @@ def _error(
         mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
         return Location(path, *mark)
 
-    hints = (_REMOVED.get(str(f.path[-1]), f.hint) if f.of_key else f.hint for f in faults)
-    placed = sorted((place(fault), fault.message, hint) for fault, hint in zip(faults, hints, strict=True))
+    placed = sorted((place(fault), fault.message, fault.hint) for fault in faults)
     errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
     return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

@@ -162,9 +162,6 @@ def _why_former(
     broken, file = inventory.control.broken, downstream.registration
     if now is None and broken and (not file or file in broken):
         return Reason.MANIFEST_UNREADABLE, False
-    if now is not None and _is_missing_here(downstream):
-        # The fleet itself is somewhere else than when this was recorded.
-        downstream = replace(downstream, url=now.url)
     reason = Reason.PLACE_GONE if now is None else Reason.MOVED
     above = (downstream.path, *reversed(parent_directories(downstream.path)), "")
     holders = next((there for d in above if (there := registered.get((downstream.url, d)))), [])
@@ -172,12 +169,6 @@ def _why_former(
         return reason, False
     is_known = not downstream.branch or any(place.branch == downstream.branch for place in holders)
     return None if is_known else (reason, True)
-
-
-def _is_missing_here(downstream: RecordedDownstream) -> bool:
-    """Tell whether nothing is at a path of this machine, of which an older version recorded no address."""
-    path = local_path(downstream.url) if downstream.url.startswith("/") and not downstream.remote else None
-    return path is not None and not path.exists() and not path.with_name(f"{path.name}.git").exists()
 
 
 def _free_name(place: _Place, known_as: str, taken: Container[ObjectName], *, is_moved: bool) -> ObjectName:

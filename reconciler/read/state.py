@@ -230,7 +230,7 @@ class _Reader(Struct, frozen=True):
         return (record for record in read if record)
 
     def variants(self) -> dict[ObjectName, PackageVariantRecord]:
-        """Return the readable records of variants, those of an older version too."""
+        """Return the readable records of variants, lines and files of one record."""
         oid = self._blob(self.commit, VARIANTS_FORMAT)
         if oid is not None:
             with suppress(PackageRefusedError):

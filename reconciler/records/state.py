@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from msgspec import UNSET, Struct, UnsetType, field
 
-from reconciler.base.values import Record, canonical_json, read_record
+from reconciler.base.values import Record, canonical_json
 from reconciler.names.ids import NamedObject, ObjectName, RolloutKey
 from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
 
@@ -130,9 +130,8 @@ class RecordedDownstream(Record, frozen=True, kw_only=True):
 
     `url` is the identity of the repository; `remote` is its address for git, without secrets and relative
     where that is how it was registered. `directory` and `repository` are those of the former Repository, and
-    `registration` is the file that declared it. What an older version did not record is "". Of a place where
-    it was, `deletion_proposed` is True if its removal is proposed, or was declined. `known_as` is what the
-    place is called while no Repository is there.
+    `registration` is the file that declared it. Of a place where it was, `deletion_proposed` is True if its
+    removal is proposed, or was declined. `known_as` is what the place is called while no Repository is there.
     """
 
     url: str
@@ -163,7 +162,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     `group` is the head of the group that its draft was last in;
     `conflicts` wait for a person's answer, `answers` are those that were given, `asked_from` is the
     upstream tree before the one that they came with, and `unready` are the other reasons against the
-    approval of the package: if it `is_failed` the first is how functions failed, or why they cannot run.
+    approval of the package: if it `failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
     those with an upstream of their own, `warnings` those of the last render. `context` is what was written
     into the package context, also for earlier manifests until main is as wanted; None for a key that was
@@ -202,7 +201,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     answers: tuple[ConflictRecord, ...] = ()
     asked_from: str = ""
     unready: tuple[str, ...] = ()
-    failed: bool | None = None
+    failed: bool = False
     objects: dict[str, str] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
@@ -217,13 +216,6 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     known_as: str = ""
     former: tuple[RecordedDownstream, ...] = ()
     equal_commit: str = ""
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether functions failed or cannot run; records of older versions have it in words alone."""
-        if self.failed is None:
-            return any(text.startswith("Functions") for text in self.unready)
-        return self.failed
 
     @property
     def selected(self) -> NamedObject | None:
@@ -314,7 +306,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
     finished when every wave was complete or skipped, and stays so: later targets are members that did not
-    end. `values` are what the template gave before, by digest; None in records of versions that knew none.
+    end. `values` are what the template gave before, by digest.
     """
 
     api_version: str = SCHEMA
@@ -324,7 +316,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
     waves: tuple[str, ...]
     members: tuple[RolloutMember, ...] = ()
     finished: bool = False
-    values: Mapping[str, Mapping[str, Any]] | None = None
+    values: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def rollout(self) -> RolloutKey:
@@ -527,10 +519,9 @@ def branch_files(records: Mapping[str, bytes]) -> dict[str, bytes]:
 def branch_records(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the records that the files of a state branch hold, by path; the inverse of `branch_files`.
 
-    Lines that cannot be read stay under the path of their file. A file of an older version, which has
-    one record of a variant, is read too.
+    Lines that cannot be read stay under the path of their file.
     """
-    records = {path: _of_older_version(path, data) for path, data in files.items() if not is_lines_file(path)}
+    records = {path: data for path, data in files.items() if not is_lines_file(path)}
     records.pop(VARIANTS_FORMAT, None)
     for path in filter(is_lines_file, files):
         for text in split_lines(files[path]):
@@ -540,15 +531,6 @@ def branch_records(files: Mapping[str, bytes]) -> dict[str, bytes]:
             else:
                 records[_variant_path(line)] = text.rstrip(b"\n") + b"\n"
     return records
-
-
-def _of_older_version(path: str, data: bytes) -> bytes:
-    if not path.startswith(f"{VARIANTS_DIRECTORY}/"):
-        return data
-    try:
-        return record_bytes(read_record(data, PackageVariantRecord))
-    except ValueError:
-        return data
 
 
 def _line(data: bytes) -> _Line | None:

@@ -325,7 +325,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         answers=recorded_answers(record),
         injection=record.injection,
         unready=record.unready,
-        failed=record.is_failed,
+        failed=record.failed,
         subpackages=record.subpackages,
         warnings=record.warnings,
     )

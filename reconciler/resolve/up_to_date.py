@@ -165,7 +165,7 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if record is None or not record.output_tree or record.inputs != resolved.inputs:
         return None
     # What could not run may have come since, an image that was pulled, say; so may the answer of a box.
-    if record.is_failed or resolved.ticks != recorded_ticks(record):
+    if record.failed or resolved.ticks != recorded_ticks(record):
         return None
     output = Oid(record.output_tree)
     if record.local_tree != (resolved.local or "") and output != resolved.local:

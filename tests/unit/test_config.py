@@ -287,20 +287,6 @@ WRONG = [
     Wrong(
         "unknown nested field", HEAD + "spec:\n  snapshot:\n    age: 7d\n", 7, "spec.snapshot.age", "maxAge"
     ),
-    Wrong(
-        "confidence of a rule, which was removed",
-        HEAD + "spec:\n  approval:\n    auto:\n    - confidence: {packages: 3}\n",
-        8,
-        "Unknown field spec.approval.auto[0].confidence",
-        "gates.objects or gates.checks",
-    ),
-    Wrong(
-        "confidence of a gate, which was removed",
-        HEAD + "spec:\n  rollouts:\n  - waves:\n    - name: a\n      gates: {confidence: {packages: 3}}\n",
-        9,
-        "Unknown field spec.rollouts[0].waves[0].gates.confidence",
-        "gates.objects or gates.checks",
-    ),
     Wrong("wrong kind", HEAD.replace("Reconciler", "Reconcile"), 2, "kind must be 'Reconciler'"),
     Wrong("another version", HEAD.replace("v1alpha1", "v1"), 1, "apiVersion must be"),
     Wrong("no name", "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\n", 1, "instance's name", "once"),

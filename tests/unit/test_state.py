@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import msgspec
 import orjson
 import pytest
 from hypothesis import given
@@ -64,12 +63,6 @@ def variant(
 
 def records_of(*records: PackageVariantRecord | SetRecord) -> dict[str, bytes]:
     return {record_path(record): record_bytes(record) for record in records}
-
-
-def older_file(record: PackageVariantRecord) -> bytes:
-    """Return a record as versions before 0.2 write it: a file of its own."""
-    option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    return orjson.dumps(msgspec.to_builtins(record), option=option)
 
 
 def test_each_repository_has_one_file_sorted_by_name() -> None:
@@ -168,12 +161,6 @@ def test_files_hold_every_record_to_the_byte(
     assert branch_files(dict(reversed(logical.items()))) == files
 
 
-def test_files_of_an_older_version_are_the_same_records() -> None:
-    old = {record_path(r): older_file(r) for r in (variant("web"), variant("db", retry="2"))}
-
-    assert branch_records(old) == records_of(variant("web"), variant("db", retry="2"))
-
-
 DAMAGED = "packagevariants/default/edge.jsonl"
 
 
@@ -206,26 +193,6 @@ def test_line_without_an_end_is_read() -> None:
 def test_file_that_is_not_the_record_of_its_path_stays_a_file(path: str, data: bytes) -> None:
     assert branch_files({path: data}) == {path: data}
     assert branch_records({path: data}) == {path: data}
-
-
-@pytest.mark.parametrize(
-    ("written", "is_failed"),
-    [
-        ('"unready":["Functions failed: a: b"]', True),
-        ('"unready":["a gate","Functions cannot run: a"]', True),
-        ('"unready":["a gate"]', False),
-        ('"unready":["FunctionsVerified: no such condition"],"failed":false', False),
-        ('"unready":["set-labels failed"],"failed":true', True),
-        ('"uid":"u"', False),
-    ],
-)
-def test_record_of_an_older_version_means_what_it_meant(written: str, *, is_failed: bool) -> None:
-    line = orjson.loads(record_bytes(variant("web"))) | orjson.loads(f"{{{written}}}")
-
-    record = read_record(orjson.dumps(line), PackageVariantRecord)
-
-    assert record.is_failed is is_failed
-    assert read_record(record_bytes(record), PackageVariantRecord) == record
 
 
 @pytest.mark.parametrize(

@@ -178,24 +178,6 @@ def test_variants_of_a_repository_are_one_file(repo: Repo) -> None:
     assert held(repo) == records_of(variant("web"), variant("db"))
 
 
-def test_layout_of_an_older_version_is_written_anew_with_the_next_change(repo: Repo) -> None:
-    old = {
-        path: data.replace(b"{", b'{"kind": "PackageVariantRecord",\n', 1)
-        for path, data in records_of(variant("web"), variant("db")).items()
-    }
-    repo.commit({path: data.decode() for path, data in old.items()}, branch="reconciler/demo/state")
-    first = repo.oid(REF)
-
-    unchanged = write_branch(
-        mirror(repo), branch(records_of(variant("web"), variant("db")), first), POLICY, EPOCH
-    )
-
-    assert (unchanged, repo.oid(REF)) == (Result(), first)
-    write_branch(mirror(repo), branch(records_of(variant("web"), variant("db", "new")), first), POLICY, EPOCH)
-    assert files_at(repo) == ["packagevariants/d/edge.jsonl", VARIANTS_FORMAT]
-    assert held(repo) == records_of(variant("web"), variant("db", "new"))
-
-
 def test_runs_that_change_records_of_one_repository_keep_each_others_lines(repo: Repo) -> None:
     both = records_of(variant("theirs"), variant("mine"), variant("leaves"))
     write_branch(mirror(repo), branch(both), POLICY, EPOCH)

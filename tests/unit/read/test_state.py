@@ -48,8 +48,8 @@ DB = replace(VARIANT, name="db")
 BOTH = record_bytes(DB) + record_bytes(VARIANT)
 
 
-def older_file(record: PackageVariantRecord) -> bytes:
-    """Return a record as versions before 0.2 write it: a file of its own, with its version."""
+def single_file(record: PackageVariantRecord) -> bytes:
+    """Return a record as a file of its own, with its version."""
     return orjson.dumps(msgspec.to_builtins(record), option=orjson.OPT_INDENT_2)
 
 
@@ -99,7 +99,7 @@ def test_as_many_earlier_versions_as_the_limit_are_tried(
 
 @pytest.mark.parametrize("later", [{}, {record_path(VARIANT): b"{"}], ids=["of now", "an earlier one"])
 def test_state_of_a_newer_version_is_an_error(world: Callable[..., World], later: dict[str, bytes]) -> None:
-    newer = older_file(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
+    newer = single_file(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
     made = world({record_path(VARIANT): newer}, *([later] if later else []))
 
     with pytest.raises(ConfigurationError) as caught:
@@ -198,10 +198,10 @@ def test_records_are_read_from_the_lines_of_a_repository(world: Callable[..., Wo
     assert state.problems == ()
 
 
-def test_records_of_an_older_version_are_read_beside_lines_which_count(world: Callable[..., World]) -> None:
+def test_records_in_files_of_their_own_are_read_beside_lines_which_count(world: Callable[..., World]) -> None:
     old = replace(VARIANT, uid="old")
     alone = replace(VARIANT, name="alone")
-    made = world({record_path(old): older_file(old), record_path(alone): older_file(alone), LINES: BOTH})
+    made = world({record_path(old): single_file(old), record_path(alone): single_file(alone), LINES: BOTH})
 
     assert read_state(made.mirror, made.commit, Limits()).records == {
         DB.key: DB,
