@@ -177,7 +177,7 @@ def approve(
 
 
 class _Judged(NamedTuple):
-    """A plan without the packages that nothing can be said of, for a defect of ours."""
+    """A plan without packages that cannot be judged for approval, a defect of each."""
 
     plan: Plan
     defects: Mapping[str, DefectError]
