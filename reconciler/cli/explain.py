@@ -19,6 +19,7 @@ from reconciler.cli.output import (
 from reconciler.expand import DesiredVariant
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
+from reconciler.render.delivery import package_graph
 from reconciler.report.build import package_row
 from reconciler.report.explain import Origin, Standstill, problems_of
 from reconciler.report.json import wire
@@ -134,15 +135,31 @@ def find_change(planned: PlannedRun, package: str) -> Change:
     hint = suggest(
         package, [name for name, *_ in changes], otherwise="`reconciler status` shows every package."
     )
-    if package in node_names(dependency_graph(planned.fleet.locks)):
-        hint = f"A cluster needs it: `reconciler graph --why {package}` shows why."
-        called = (package, package.partition(":")[2])
+    locked = _locked_name(planned, package)
+    if locked in node_names(dependency_graph(planned.fleet.locks)):
+        hint = f"A cluster needs it: `reconciler graph --why {locked}` shows why."
+        called = (locked, locked.partition(":")[2])
         withdrawn = (warning for warning in planned.fleet.locks.warnings if warning.subject in called)
         hint += "".join(f" {warning.message}." for warning in withdrawn)
     elif problem := next(iter(planned.plan.problems), None):
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."
     raise UsageError(f"The plan has no package {package}", hint=hint)
+
+
+def _locked_name(planned: PlannedRun, text: str) -> str:
+    """Return the package of a cluster that a row of `status` names, CLUSTER/NAME; any other text as it is."""
+    cluster, _, name = text.partition("/")
+    namespace = planned.inputs.inventory.policy.dependencies.shared_namespace
+    locks = {scope.cluster: scope.after for scope in planned.fleet.locks.scopes}
+    for world in planned.fleet.clusters.worlds:
+        if world.cluster == cluster and (lock := locks.get(cluster)):
+            graph = package_graph(world, lock, namespace)
+            refs = ((graph.ref_of(package), instance) for instance, package in graph.packages.items())
+            return next(
+                (i.name for ref, i in refs if name in (ref.name, f"{ref.namespace}/{ref.name}")), text
+            )
+    return text
 
 
 def _trace(variant: DesiredVariant | None) -> Iterator[tuple[str, str]]:

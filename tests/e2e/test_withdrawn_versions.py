@@ -31,7 +31,13 @@ def test_every_command_that_reads_the_lock_tells_of_a_withdrawn_version(tmp_path
     Repo(tmp_path / "control.git").commit({place: noted})
 
     page = tmp_path / "fleet.html"
-    for line in (("plan",), ("status", "--html", str(page)), ("lock", "--check"), ("explain", "db.io")):
+    for line in (
+        ("plan",),
+        ("status", "--html", str(page)),
+        ("lock", "--check"),
+        ("explain", "db.io"),
+        ("explain", "dev/prod/db"),
+    ):
         ran = world.run(*line)
         assert TOLD in ran.out + ran.err, line
     assert TOLD in page.read_text()
