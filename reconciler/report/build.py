@@ -325,7 +325,7 @@ _CLUSTERS = 5
 def move_text(move: VersionChange) -> str:
     """Return one change of locks in a line: of what, what, why, and in which clusters."""
     where = f" ({clusters_text(move)})" if move.clusters else ""
-    return f"{move.op.subject}: {move.op} {move}{where}"
+    return f"{move.line}{where}"
 
 
 def clusters_text(move: VersionChange) -> str:

@@ -447,7 +447,7 @@ def lifecycle_lines(scope: ClusterUpdate) -> Iterator[str]:
         return
     for move in cluster_changes(scope):
         if move.op.subject != "pin" and move.op not in (MoveOp.WAIT, MoveOp.RETIRE):
-            yield f"{move.op.subject}: {move.op} {move}"
+            yield move.line
     for revision in after.lock.revisions:
         if revision.awaits:
             yield f"revision {revision.revision} of {revision.package} {waiting_text(revision)}"

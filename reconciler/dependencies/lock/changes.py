@@ -96,6 +96,12 @@ class VersionChange(NamedTuple):
         about = " ".join(filter(None, (self.instance, states)))
         return f"{about}: {self.why}" if about else self.why
 
+    @property
+    def line(self) -> str:
+        """The change as a sentence without its clusters."""
+        done = "" if self.op is MoveOp.RESOLVE else f"{self.op} "
+        return f"{self.op.subject}: {done}{self}"
+
 
 def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
     """Return everything that changes, dangerous first; equal changes of several clusters are one. Pure."""
@@ -149,7 +155,8 @@ def cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
         *_kind_changes(old, fresh),
         *_package_changes(old, fresh),
     ]
-    why = "how its needs are met" if scope.before and scope.after else "without packages"
+    is_full = scope.before and scope.after
+    why = "needs are met otherwise, by the same versions" if is_full else "no package is locked"
     yield from by_danger(moves) or (VersionChange(MoveOp.RESOLVE, "", "", "", why, ()),)
 
 

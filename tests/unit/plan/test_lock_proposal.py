@@ -145,7 +145,7 @@ def test_lock_that_loses_its_last_pin_is_removed() -> None:
 
 
 def test_several_changes_are_counted_and_listed() -> None:
-    need = PinChange("cluster prod", "", "", "how its needs are met")
+    need = PinChange("cluster prod", "", "", "needs are met otherwise, by the same versions")
 
     found = proposal(LOCK._replace(pins=(PIN, need)))
 
@@ -155,7 +155,7 @@ def test_several_changes_are_counted_and_listed() -> None:
     assert write.message == (
         "Lock 2 changes\n\n"
         "PackageVariant default/web: stable@11111111 -> stable@22222222 (tag stable moved)\n"
-        "cluster prod: how its needs are met\n"
+        "cluster prod: needs are met otherwise, by the same versions\n"
     )
     assert found.change.pull == pull_of((PIN, need), title="Lock 2 changes")
 
@@ -547,7 +547,7 @@ def test_cluster_that_needs_nothing_any_more_has_no_lock() -> None:
     assert found.files == {"README.md": File.of(b"Ours")}
     assert [pin.why for pin in found.pins] == ["nothing requires it any more"]
     empty = computed(locked(), None)
-    assert empty.pins == (PinChange("cluster dev", "", "", "without packages"),)
+    assert empty.pins == (PinChange("cluster dev", "", "", "no package is locked"),)
     assert computed(None, None) == ComputedLock({}, (), CONTROL.commit.time)
 
 
