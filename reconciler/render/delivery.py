@@ -15,6 +15,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.text import verb
 from reconciler.base.values import Refused
+from reconciler.dependencies.dialects.porter import BINDINGS
 from reconciler.dependencies.dialects.reading import OWNER, annotation_or_custom, parse_source
 from reconciler.dependencies.lock.format import (
     CARVEL_API_VERSION,
@@ -371,12 +372,20 @@ def name_collisions(
         if install is None and other is candidate:
             continue
         where = install.location if install else candidate.location
-        message = (
-            f"{candidate.ref} would have to be {candidate.package.instance.name}, but that name is {rival}'s"
-        )
-        hint = (
-            f"Write a manifest for {candidate.package.instance.name} under another name; it is used instead."
-        )
+        instance = candidate.package.instance
+        package = instance.package
+        whose = f"would have to be {package.name}, but that name is {rival}'s"
+        message, hint = f"{candidate.ref} {whose}", f"Write a manifest for {package.name} under another name"
+        hint += "; it is used instead."
+        if package.ecosystem == Ecosystem.BUNDLE and candidate.parents:
+            # No bundle uses an installation of another name by itself.
+            parent = candidate.parents[0]
+            if install is not None and install.need.id == package:
+                message = f"{candidate.ref} would have to be made for {parent}, which is not bound to yours"
+            hint = (
+                f"Bind an installation that is there: `{BINDINGS}: {{{instance.slot.alias}: NAMESPACE/NAME}}`"
+            )
+            hint += f" below `custom` of {parent}; or rename the manifest that has this name."
         yield candidate, Problem(where, Reason.NAME_TAKEN, message, hint, str(candidate.ref))
 
 

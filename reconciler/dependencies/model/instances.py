@@ -65,6 +65,11 @@ class Slot(Record, frozen=True, order=True, cache_hash=True):
         last = self.path[-1] if self.path and self.kind in _TARGETED else ""
         return last.removeprefix(_TARGET) if last.startswith(_TARGET) else ""
 
+    @property
+    def alias(self) -> str:
+        """What its parent calls an exclusive instance; a placeholder for what several parents may share."""
+        return self.path[-1] if self.kind is SlotKind.FOR else "ALIAS"
+
     def __str__(self) -> str:
         return "/".join(part for part in (self.kind, self.namespace, *self.path) if part)
 

@@ -97,7 +97,7 @@ NEXT_STEPS = {
     ),
     ConflictCode.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
     ConflictCode.DOWNGRADE: (
-        "Write a manifest of your own for {name} that names the version{downgradable}; for the whole fleet,"
+        "Write a manifest of your own for {name} that names the version{form}; for the whole fleet,"
         " `allowDowngrade: true` below `dependencies` in reconciler.yaml"
     ),
     ConflictCode.SELECTION: (
@@ -118,6 +118,12 @@ NEXT_STEPS = {
 """A sentence for each code. It holds for every conflict of that code."""
 
 DOWNGRADABLE = ', a PackageInstall with the annotation `packaging.carvel.dev/downgradable: ""`'
+NAMED = ", with the name {name} that it has in the cluster"
+BOUND = (
+    ", and bind it: `reconciler.dev/dependencies: {{{alias}: NAMESPACE/NAME}}` below `custom` of the"
+    " Installation that needs it"
+)
+"""What the manifest needs that takes over a generated one, by its kind of package."""
 
 
 class NextStep:
@@ -141,8 +147,7 @@ class NextStep:
         if not isinstance(subject, PackageId):
             return NEXT_STEPS[code].format(name=subject)
         if code is ConflictCode.DOWNGRADE:
-            is_carvel = subject.ecosystem is Ecosystem.CARVEL
-            return NEXT_STEPS[code].format(name=subject.name, downgradable=DOWNGRADABLE if is_carvel else "")
+            return NEXT_STEPS[code].format(name=subject.name, form=self._form(subject))
         is_xpkg = subject.ecosystem is Ecosystem.XPKG
         prefix, suffix = ("", " --manifest crossplane.yaml") if is_xpkg else (f"{subject.ecosystem}:", "")
         command = f"`reconciler index add {prefix}{subject.name} VERSION{suffix}`"
@@ -152,6 +157,16 @@ class NextStep:
         if subject.ecosystem is Ecosystem.CARVEL:
             ways += ", or with `reconciler index sync` if a PackageRepository among the manifests has it"
         return NEXT_STEPS[code].format(name=subject.name, ways=ways)
+
+    def _form(self, package: PackageId) -> str:
+        """Return what a manifest needs to take the place of the generated one of a package."""
+        pins = (pin for pin in self.inputs.pins if pin.instance.package == package and not pin.by_user)
+        pin = next(pins, None)
+        if pin is not None and package.ecosystem is Ecosystem.BUNDLE:
+            return BOUND.format(alias=pin.instance.slot.alias)
+        if pin is not None and pin.name and package.ecosystem is Ecosystem.XPKG:
+            return NAMED.format(name=pin.name)
+        return DOWNGRADABLE if package.ecosystem is Ecosystem.CARVEL else ""
 
     # Packages that move together
 
@@ -571,8 +586,7 @@ class _Explainer:
         if demand.parent is None:
             return f"{self._subject(demand.cause)} asks for {demand.requirement}"
         node = self.problem.nodes[demand.parent]
-        pairs = zip(node.candidates, node.requirements, strict=True)
-        candidates = [c for c, group in pairs if any(other.cause == demand.cause for other in group)]
+        candidates = [candidate for candidate, _ in self._requiring(node, demand.cause)]
         name, is_plural = demand.parent.package.name, len(candidates) > 1
         versions = f"{name} {_listing([str(candidate.version) for candidate in candidates])}"
         if is_plural and len(candidates) == len(node.candidates):
@@ -580,6 +594,16 @@ class _Explainer:
         if demand.optional:
             return f"{versions} {'accept' if is_plural else 'accepts'} only {demand.requirement}"
         return f"{versions} {'require' if is_plural else 'requires'} {demand.requirement}"
+
+    def _requiring(self, node: InstanceNode, cause: Cause) -> list[tuple[Candidate, InstanceRequirement]]:
+        """Return the versions with a requirement: those that the rest of the conflict admits, or else all."""
+        ways = [d.alternatives[0] for d in self.requirements.values() if len(d.alternatives) == 1]
+        ranges = [way.allowed for way in ways if way.instance == node.instance]
+        pairs = enumerate(zip(node.candidates, node.requirements, strict=True))
+        having = [(place, c, d) for place, (c, group) in pairs for d in group if d.cause == cause]
+        admitted = [item for item in having if all(item[0] in allowed for allowed in ranges)]
+        is_all = len(having) == len(node.candidates)
+        return [(candidate, demand) for _, candidate, demand in (having if is_all else admitted or having)]
 
     def unmet(self, demand: InstanceRequirement) -> str:
         """Return why nothing meets a requirement by itself, "" if something does."""
@@ -730,8 +754,10 @@ class _Explainer:
         """Return where the causes of a sentence are written, the first few."""
         locations: set[Location] = set()
         for cause in causes:
-            groups = [self.problem.roots, *(g for n in self.problem.nodes.values() for g in n.requirements)]
-            locations |= {_place(demand) for group in groups for demand in group if demand.cause == cause}
+            demands = [d for d in self.problem.roots if d.cause == cause]
+            if (demand := self.requirements.get(cause)) and demand.parent:
+                demands += [d for _, d in self._requiring(self.problem.nodes[demand.parent], cause)]
+            locations |= set(map(_place, demands))
             if cause.kind is CauseKind.HELD or cause.kind in _OF_VERSIONS - {CauseKind.ALIAS}:
                 locations |= {candidate.location for candidate in self._concerned(cause)}
         return sorted(place for place in locations if place.path)[:_MOST_NAMES]

@@ -182,3 +182,16 @@ def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: s
     assert str(error) == f"the resolution of {subject} is wrong: first; second"
     assert error.violations == ("first", "second")
     assert error.hint == "Please report this with the manifests and the index."
+
+
+def test_only_versions_that_the_conflict_admits_are_named_with_what_they_require() -> None:
+    """Real: a platform's v0.10.0 was asked for, and its v0.11.1 was named as well."""
+    gone = "[{provider: x.io/gone, version: '>=v1.0.0'}]"
+    versions = {"v0.9.0": "[]", "v1.0.0": gone, "v1.1.0": gone, "v1.2.0": gone}
+    text = provider("a", "v1.0.0", "Configuration")
+    text += "".join(crossplane("a", version, needed) for version, needed in versions.items())
+
+    (told,) = resolve_cluster(world_of(text)).explanations
+
+    assert told.sentences[1].startswith("x.io/a v1.0.0 requires x.io/gone >=v1.0.0 (")
+    assert told.sentences[1].count(FILE) == 1

@@ -338,6 +338,26 @@ def test_name_that_another_package_has_is_a_problem_of_the_second_one() -> None:
     )
 
 
+def test_name_of_an_installation_that_nobody_bound_is_taken_and_the_hint_binds_it() -> None:
+    made = msgspec.structs.replace(
+        GeneratedPackage(DB, ObjectRef("Installation", "shop", "press-db"), ()),
+        parents=(ObjectRef("Installation", "shop", "press"),),
+    )
+    mysql = PackageId(Ecosystem.BUNDLE, "mysql")
+    mine = replace(install("press-db", line=8), need=PackageNeed(mysql, any_version(mysql)))
+
+    ((_, problem),) = name_collisions((made,), {made.ref: mine})
+
+    assert problem.message == (
+        "Installation shop/press-db would have to be made for Installation shop/press,"
+        " which is not bound to yours"
+    )
+    assert problem.hint == (
+        "Bind an installation that is there: `reconciler.dev/dependencies: {db: NAMESPACE/NAME}`"
+        " below `custom` of Installation shop/press; or rename the manifest that has this name."
+    )
+
+
 def test_name_of_a_users_manifest_is_taken() -> None:
     made = named(locked("a.io"), "x", 5)
     mine = install("mine.io", line=8)

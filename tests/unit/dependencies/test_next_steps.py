@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.dialects.porter import BINDINGS
 from reconciler.dependencies.lock.format import FleetLocks, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import build_catalogue
@@ -21,13 +22,15 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.explain import DOWNGRADABLE, NEXT_STEPS
+from reconciler.dependencies.solve.explain import BOUND, DOWNGRADABLE, NAMED, NEXT_STEPS
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose
 from tests.support.dependency_manifests import (
+    bundle,
     crossplane,
     install,
+    installation,
     needs,
     package,
     provider,
@@ -38,6 +41,7 @@ from tests.support.values import replace
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")
 DATABASE, TWO = PackageId(Ecosystem.CARVEL, "db.io"), parse_loose("2.0.0")
+DB = PackageId(Ecosystem.BUNDLE, "r.io/db")
 FILE = "config/cluster.yaml"
 WORLDS = Path(__file__).parents[3] / "fixtures/explanations"
 
@@ -270,7 +274,21 @@ CASES = [
             )
         ),
         {"pins": (pin(Instance(*DATABASE, Slot(SlotKind.NAMESPACE, "prod")), Candidate(DATABASE, TWO)),)},
-        NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="db.io", downgradable=DOWNGRADABLE),
+        NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="db.io", form=DOWNGRADABLE),
+    ),
+    Case(
+        "the lock has a higher version of a bundle",
+        ConflictCode.DOWNGRADE,
+        installation("a", "a")
+        + bundle("a", "1.0.0", "{requires: [{name: db, bundle: {reference: r.io/db, version: 1.x}}]}")
+        + bundle("db", "1.0.0")
+        + bundle("db", "2.0.0"),
+        lambda text: (
+            text.replace("name: a\n", f"name: a\ncustom: {{{BINDINGS}: {{db: prod/db}}}}\n", 1)
+            + installation("db", "db")
+        ),
+        {"pins": (pin(Instance(*DB, Slot(SlotKind.FOR, "prod", ("a", "db"))), Candidate(DB, TWO)),)},
+        NEXT_STEPS[ConflictCode.DOWNGRADE].format(name="r.io/db", form=BOUND.format(alias="db")),
     ),
     Case(
         "the policy of versions keeps the major version",
@@ -375,7 +393,7 @@ def test_conflict_is_gone_when_its_next_step_is_followed(case: Case) -> None:
 
     assert explanation.code is case.code
     named = {ConflictCode.PLATFORM: "kubernetes", ConflictCode.WITHDRAWN: "web.io"}
-    step = NEXT_STEPS[case.code].format(name=named.get(case.code, AWS.name), ways="", downgradable="")
+    step = NEXT_STEPS[case.code].format(name=named.get(case.code, AWS.name), ways="", form="")
     assert explanation.hint == (case.hint or step)
     solution = resolve_cluster(world_of(case.followed(case.text), **case.fields))
     assert [str(explanation) for explanation in solution.explanations] == []
@@ -451,7 +469,7 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
     assert (
         first.hint
         == second.hint
-        == NEXT_STEPS[ConflictCode.DOWNGRADE].format(downgradable="", name="x.io/aws")
+        == NEXT_STEPS[ConflictCode.DOWNGRADE].format(form=NAMED.format(name="aws"), name="x.io/aws")
     )
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
 
