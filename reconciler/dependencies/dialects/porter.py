@@ -453,7 +453,7 @@ _ACTIONS = frozenset({"install", "upgrade", "uninstall"})
 
 
 def _inputs(document: Document) -> Iterator[BundleInput]:
-    """Yield the inputs that a bundle has no value for, in `porter.yaml` or `bundle.json`.
+    """Yield the inputs that an installation of a bundle must get, in `porter.yaml` or `bundle.json`.
 
     In `porter.yaml`: parameters without a default and credentials that are not optional. In
     `bundle.json`, where sections are maps: items with `required: true`. Not those of custom actions, and not

@@ -67,7 +67,7 @@ class Slot(Record, frozen=True, order=True, cache_hash=True):
 
     @property
     def alias(self) -> str:
-        """What its parent calls an exclusive instance; a placeholder for what several parents may share."""
+        """The alias of an exclusive instance in its parent; for one that parents share a placeholder."""
         return self.path[-1] if self.kind is SlotKind.FOR else "ALIAS"
 
     def __str__(self) -> str:

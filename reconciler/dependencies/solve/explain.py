@@ -123,7 +123,7 @@ BOUND = (
     ", and bind it: `reconciler.dev/dependencies: {{{alias}: NAMESPACE/NAME}}` below `custom` of the"
     " Installation that needs it"
 )
-"""What the manifest needs that takes over a generated one, by its kind of package."""
+"""Further words for the manifest that takes the place of a generated one, by ecosystem."""
 
 
 class NextStep:
