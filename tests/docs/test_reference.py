@@ -207,7 +207,7 @@ def test_every_kind_of_manifest_has_a_row() -> None:
 
 
 def test_functions_that_run_in_the_process_are_those_of_the_table() -> None:
-    table = rows(section(page("functions.md"), "What runs where"))
+    table = rows(section(page("reference/functions.md"), "Functions that run here"))
     versions: dict[str, str] = {}
     every: list[str] = []
     for first, claimed, _ in table:
