@@ -96,6 +96,10 @@ def environment(base: Mapping[str, str], credential: Credential | None = None) -
         # Plain http to this machine, a password with it, must not leave it by a proxy; curl reads both names.
         spared = ",".join(filter(None, (clean.get("no_proxy") or clean.get("NO_PROXY"), *LOOPBACK)))
         clean |= {"no_proxy": spared, "NO_PROXY": spared}
+    # The library that git asks may not read the names that everything else of this process reads.
+    for ours, git in (("SSL_CERT_FILE", "GIT_SSL_CAINFO"), ("SSL_CERT_DIR", "GIT_SSL_CAPATH")):
+        if ours in clean:
+            clean[git] = clean[ours]
     if credential and (credential.username or credential.password):
         clean["GIT_USER"] = credential.username or "x-access-token"
         clean["GIT_SECRET"] = credential.password

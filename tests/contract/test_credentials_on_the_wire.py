@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.base.errors import ReconcilerError
+from reconciler.git.command import run_git
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
 from reconciler.policy import RegistryPolicy
@@ -368,3 +369,13 @@ def test_git_over_plain_http_to_this_machine_leaves_it_by_no_proxy(
 
         assert mirror.refs()["refs/heads/main"] == repo.oid("main")
     assert internet.sent == []
+
+
+def test_git_trusts_the_authority_that_the_environment_names(internet: Internet) -> None:
+    commit = "0123456789012345678901234567890123456789"
+    internet.plan = lambda _: Answer(200, f"{commit}\trefs/heads/main\n".encode())
+
+    listed = run_git(["ls-remote", "https://git.example/a.git", "refs/heads/main"])
+
+    assert (listed.out, listed.err) == (f"{commit}\trefs/heads/main\n".encode(), "")
+    assert internet.servers() == {"https://git.example"}
