@@ -12,6 +12,8 @@ class AdmissionVerdict(StrEnum):
     """Answer of the API server, the worst first."""
 
     REFUSED = "refused"
+    DESTROYS = "destroys"
+    """It removes the object, and others with it."""
     RECREATED = "recreated"
     """It asks its controller to delete it and create it anew: nothing serves it in between."""
     WARNED = "warned"
@@ -53,6 +55,7 @@ class AdmissionJudgement(Struct, frozen=True, order=True):
             return f"{self.cluster}: {self.message}"
         verb = {
             AdmissionVerdict.REFUSED: "refuses already" if self.is_old else "would refuse",
+            AdmissionVerdict.DESTROYS: "would destroy what depends on",
             AdmissionVerdict.RECREATED: "would recreate",
             AdmissionVerdict.WARNED: "would warn about",
             AdmissionVerdict.NOT_JUDGED: "may refuse",

@@ -122,7 +122,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
     for name, reasons in (("problems", plan.problems), ("refusals", plan.refusals)):
         counted = Counter(str(reason.reason) for reason in reasons)
         yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
-    judgements = (j for change in plan.changes for j in change.judgements)
+    judgements = (j for change in plan.changes for j in change.verdicts)
     verdicts = Counter(j.verdict for j in (*judgements, *plan.unjudged))
     yield from (Sample("judgements", verdicts[verdict], (verdict,)) for verdict in AdmissionVerdict)
     for rollout in plan.rollouts:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import LEFT_BY_RUN, UNWANTED, Reason
-from reconciler.base.text import Text
+from reconciler.base.text import Text, some, verb
 from reconciler.inventory.inventory import (
     CheckState,
     Draft,
@@ -30,6 +30,7 @@ from reconciler.plan.changes import (
     Objection,
     Op,
     Plan,
+    Refusal,
     Unfinished,
     WriteDraft,
     WriteGroup,
@@ -43,6 +44,7 @@ from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package
 
+_MOST_NAMES = 3
 LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 """For how long a refusal to merge is believed: as long as it lasted before, within these."""
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
@@ -86,9 +88,9 @@ def approve_changes(
         for ref in refs:
             sharing.setdefault((key.url, ref), []).append(change)
     states: dict[PackageKey, ApprovalState] = {}
-    for some in sharing.values():
-        approval = _approval(some, rules, context)
-        for change in some:
+    for together in sharing.values():
+        approval = _approval(together, rules, context)
+        for change in together:
             if approval is not None:
                 states[change.package] = ApprovalState(approval)
             elif state := _obstacle(change, rules, context):
@@ -108,6 +110,17 @@ def consent_text(change: Change) -> str:
     """Return how to let policy merge a change that takes objects with it."""
     consent = loss_consent(change.package, change.losses)
     return f"Review and merge it by name, or write in the configuration: spec.consents: {{{consent}: why}}"
+
+
+def refuse_losses(changes: Iterable[Change], policy: Policy) -> Iterator[Refusal]:
+    """Yield the refusal of all packages that would take objects with them: they are proposed, not merged."""
+    losing = [change for change in changes if lacks_consent(change, policy)]
+    if losing:
+        named = sorted(f"{change.repository.name}/{change.package.path}" for change in losing)
+        consents = ", ".join(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing))
+        takes = verb(len(losing), "takes objects with it", "take objects with them")
+        hint = f"Review and merge by name, or write in the configuration: spec.consents: {{{consents}}}"
+        yield Refusal(Reason.LOSS_NEEDS_CONSENT, f"{some(named, _MOST_NAMES)} {takes}", hint)
 
 
 def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalState | None:

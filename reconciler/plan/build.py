@@ -23,7 +23,7 @@ from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.names.refs import HEADS, deletion_ref, parse_ref, short_branch
 from reconciler.plan import package_status as lock_status_files
-from reconciler.plan.approvals import approve_changes, find_approvable, find_objections
+from reconciler.plan.approvals import approve_changes, find_approvable, find_objections, refuse_losses
 from reconciler.plan.changes import Change, LockProposal, Op, Plan, Refusal, problem_exits
 from reconciler.plan.chart_values import with_templates
 from reconciler.plan.checksum import changed_pins, plan_checksum
@@ -155,12 +155,13 @@ def build_plan(
     changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda change: change.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
+    refusals = (*decided.refusals, *refuse_losses(changes, inventory.policy))
     lost = all_losses((*losses.of_locks(), *(loss for change in changes for loss in change.losses)))
     plan = Plan(
         changes=changes,
         problems=tuple(sorted(problems)),
-        refusals=decided.refusals,
-        exits=frozenset(_exits(changes, problems, decided.refusals, proposal, context)),
+        refusals=refusals,
+        exits=frozenset(_exits(changes, problems, refusals, proposal, context)),
         notes=(
             *inventory.notes,
             *context.resolution.notes,

@@ -336,6 +336,11 @@ class Change(DraftFacts, frozen=True):
     after: After = After()
 
     @property
+    def verdicts(self) -> tuple[AdmissionJudgement, ...]:
+        """The judgements, with what merging the proposal destroys."""
+        return (*self.judgements, *(loss.judgement for loss in self.losses if loss.needs_consent))
+
+    @property
     def detail(self) -> str:
         """The message, and the correction of the pull request."""
         return join_texts("; ", (self.message, self.repair))
@@ -402,7 +407,7 @@ class LockProposal(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Deletions that are not done without consent; what they would delete is kept, the rest proceeds (D17).
+    """What is not done without consent; the rest proceeds (D17).
 
     `consent` is what a person writes into the configuration to allow exactly these.
     """

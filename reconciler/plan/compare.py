@@ -282,11 +282,13 @@ def _losses(base: Plan | None, head: Plan | None) -> tuple[Loss, ...]:
 
 def _judged(base: Plan | None, head: Plan | None) -> Iterator[Change]:
     """Yield the packages with the judgements that they have only after merging."""
-    before = {change.package: change.judgements for change in (base.changes if base else ())}
+    before = {change.package: change for change in (base.changes if base else ())}
     for change in head.changes if head else ():
-        added = tuple(j for j in change.judgements if j not in before.get(change.package, ()))
-        if added:
-            yield replace(change, judgements=added)
+        old = before.get(change.package)
+        judgements = tuple(j for j in change.judgements if old is None or j not in old.judgements)
+        losses = tuple(loss for loss in change.losses if old is None or loss not in old.losses)
+        if judgements or losses:
+            yield replace(change, judgements=judgements, losses=losses)
 
 
 def _requested(base: Plan | None, head: Plan | None) -> Iterator[PinChange]:

@@ -9,6 +9,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.base.text import plural
 from reconciler.dependencies.lock.format import PORTER_KIND
 from reconciler.functions.resources import LOCAL_CONFIG
@@ -64,6 +65,14 @@ class Loss(Struct, frozen=True, order=True):
             return f"{self.kind} {itself if self.listed else 'without any object'}"
         number = f"at least {self.listed}" if self.listed else "an unknown number"
         return f"{self.kind} and its objects ({number})"
+
+    @property
+    def judgement(self) -> AdmissionJudgement:
+        """The loss as an answer of its cluster."""
+        taken = f"takes {self.objects} with it"
+        return AdmissionJudgement(
+            AdmissionVerdict.DESTROYS, self.cause.kind, taken, self.cluster, str(self.cause)
+        )
 
     @property
     def text(self) -> str:

@@ -256,7 +256,7 @@ def judgement_rows(
     rows: dict[AdmissionJudgement, list[str]] = {}
     for change in changes:
         # Objects and clusters differ, the reason does not.
-        kinds = {(j.object.partition(" ")[0], replace(j, object="", cluster="")) for j in change.judgements}
+        kinds = {(j.object.partition(" ")[0], replace(j, object="", cluster="")) for j in change.verdicts}
         for kind, judgement in kinds:
             message = f"{kind} {judgement.message}"
             rows.setdefault(replace(judgement, message=message), []).append(names.of(change))
@@ -273,8 +273,10 @@ def judgement_rows(
 
 
 def judgement_texts(rows: Sequence[JudgementRow]) -> list[str]:
-    """Return judgements as lines; what is not judged is never left out."""
-    decided = [row for row in rows if row.verdict is not AdmissionVerdict.NOT_JUDGED]
+    """Return judgements as lines, losses apart; what is not judged is never left out."""
+    decided = [
+        row for row in rows if row.verdict not in (AdmissionVerdict.DESTROYS, AdmissionVerdict.NOT_JUDGED)
+    ]
     more = [f"and {len(decided) - _MOST_LOSSES} more"] if len(decided) > _MOST_LOSSES else []
     rest = [row for row in rows if row.verdict is AdmissionVerdict.NOT_JUDGED]
     return [*(str(row.text) for row in decided[:_MOST_LOSSES]), *more, *(str(row.text) for row in rest)]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from reconciler.admission.judgement import AdmissionJudgement
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.base.errors import Exit, worst
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
@@ -77,8 +77,12 @@ def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator
 def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
     """Yield what clusters would answer; the rule is what decides."""
     for change in changes:
-        for judgement in change.judgements:
-            level = "warning" if judgement.is_refusal else "note"
+        for judgement in change.verdicts:
+            level = (
+                "warning"
+                if judgement.is_refusal or judgement.verdict is AdmissionVerdict.DESTROYS
+                else "note"
+            )
             yield sarif_result(level, judgement.rule, sentence(judgement.text, ""), change.location)
 
 
@@ -145,7 +149,7 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
                 | _row(group=c.group, ready=c.ready, unready=c.unready, warnings=c.warnings)
                 | _row(writes=c.writes, pullRequest=c.pull, close=c.close, approve=c.approve)
                 | _row(subpackages=c.subpackages, losses=c.losses, pins=c.pins, diff=c.impact)
-                | _row(judgements=c.judgements)
+                | _row(judgements=c.verdicts)
                 | _row(conflicts=c.conflicts, answers=c.answers)
             )
         case LockProposal() as p:

@@ -225,6 +225,7 @@ class JudgementRow(NamedTuple):
 
 _LABELS = {
     AdmissionVerdict.REFUSED: "would be refused",
+    AdmissionVerdict.DESTROYS: "would be destroyed",
     AdmissionVerdict.RECREATED: "would be recreated",
     AdmissionVerdict.WARNED: "would be warned about",
     AdmissionVerdict.NOT_JUDGED: "not judged",

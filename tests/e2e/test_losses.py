@@ -206,7 +206,7 @@ def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
     text = "edge-1: CustomResourceDefinition nets.x.io takes Net.x.io and its 1 object with it: a"
 
     assert world.run("plan").out.splitlines()[1] == f"loss: {text}"
-    assert world.run("apply").code == 0
+    assert world.run("apply").code == 4, "it is proposed, and waits for consent"
     shown = world.run("pr", "show", "edge-1#2").out
     assert f"- `{text}`" in shown.partition("Deletes a package")[0]
     assert f"loss: {text}" in world.run("status").out
@@ -235,6 +235,27 @@ def test_check_names_first_what_merging_takes(tmp_path: Path) -> None:
     assert lines[1].startswith("loss      edge-1: CustomResourceDefinition nets.x.io takes Net.x.io")
 
 
+def test_loss_is_a_verdict_and_refused_without_consent(tmp_path: Path) -> None:
+    world = published(tmp_path / "w", {"crd.yaml": CRD}, **snapshot("edge-1", "Net a"))
+    control(world).commit(REMOVED, branch="head", start="main")
+    checked = world.run("check", "--head", "head", "--output", "json")
+    sarif = json.loads(world.run("check", "--head", "head", "--output", "sarif").out)
+    change(world, REMOVED)
+    metrics = tmp_path / "metrics.txt"
+    planned = world.run("plan", "--output", "json", "--metrics-file", str(metrics))
+
+    row = ("destroys", "CustomResourceDefinition", ["edge-1/net"])
+    for said in checked, planned:
+        value = json.loads(said.out)
+        assert said.code == 4
+        assert [(j["verdict"], j["rule"], j["names"]) for j in value["judgements"]] == [row]
+        assert [r["reason"] for r in value["refusals"]] == ["LossNeedsConsent"]
+    assert "CustomResourceDefinition" in [r["ruleId"] for r in sarif["runs"][0]["results"]]
+    assert 'verdict="destroys"} 1.0' in metrics.read_text()
+    world.consent()
+    assert world.run("apply").code == 0, "the pull request is open, and policy may merge it"
+
+
 AUTOMATIC = {"reconciler.yaml": APPROVAL, "manifests/net-edge-1.yaml": variant("edge-1", 2)}
 
 
@@ -256,7 +277,7 @@ def test_policy_merges_a_loss_by_consent_only(
     assert ("approve edge-1/net" in world.run("plan").out.replace("  ", " ")) is is_merged
     if not is_merged:
         said = world.run("plan")
-        assert (said.code, "LossNeedsConsent" in said.out) == (7, True)
+        assert (said.code, "LossNeedsConsent" in said.out) == (4, True)
         assert world.run("approve", "--all").code == 4
         world.consent()
         assert "ApprovedByPolicy" in world.run("plan").out
@@ -444,7 +465,7 @@ def test_kind_of_a_former_package_goes_with_the_object_that_had_it(
 
     for package in other, third:
         change(world, install("s3", f"{package}:v1.0.0"))
-        assert world.run(*command).code == 0
+        assert world.run(*command).code == (4 if command == ("apply",) else 0)
         assert "Db.x.io stays without a controller" in world.run("graph").out
     assert "XDb.x.io stays without a controller" in world.run("graph").out
     gone = {"manifests/clusters/dev/s3.yaml": None}
@@ -465,9 +486,9 @@ def test_package_that_an_object_installs_again_has_its_kinds_again(tmp_path: Pat
     moved = xpkg(other, "v1.0.0", kinds=("XDb",))
     world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
 
-    for package in other, S3:
+    for package, code in (other, 4), (S3, 0):
         change(world, install("s3", f"{package}:v1.0.0"))
-        assert world.run("apply").code == 0
+        assert world.run("apply").code == code
 
     said = world.run("graph").out
     assert "owns Db.x.io" in said

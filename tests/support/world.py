@@ -113,7 +113,7 @@ class World:
 
     def consent(self) -> None:
         """Consent to every refused deletion of the plan, by a commit to the configuration."""
-        sums = re.findall(r"spec\.consents: \{(\w+)", self.run("plan").out)
+        sums = sorted(set(re.findall(r"(\w{64}): why", self.run("plan").out)))
         assert sums, "nothing is refused"
         with self.edit("control", "Consent to deletions") as copy:
             path = copy / "reconciler.yaml"
