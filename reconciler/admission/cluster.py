@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from reconciler.admission.defaults import field as value_at
-from reconciler.admission.defaults import items
+from reconciler.admission.defaults import items, with_defaults
 from reconciler.admission.immutable import Version
 from reconciler.admission.structural import Structural, schemas_of
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, defined_kind
@@ -18,6 +18,13 @@ CRD: Final = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 POLICY: Final = GroupKind("admissionregistration.k8s.io", "ValidatingAdmissionPolicy")
 BINDING: Final = POLICY._replace(kind=f"{POLICY.kind}Binding")
 NAMESPACE: Final = GroupKind("", "Namespace")
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""The label that the API server gives every namespace."""
+UNASKED: Final = tuple(
+    POLICY._replace(kind=kind)
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
+)
+"""Kinds that decide about others by asking services, or change them: they are named."""
 DECIDING: Final = (CRD, POLICY, BINDING)
 """Kinds that decide about others; only where all objects of them are known is silence an answer."""
 BUILT_IN: Final = frozenset(
@@ -45,6 +52,11 @@ class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
     def schemas(self) -> Mapping[str, Structural]:
         """The schemas of the versions that have one."""
         return dict(schemas_of(self.spec))
+
+    @property
+    def converts_nothing(self) -> bool:
+        """Whether versions of an object differ in nothing but their apiVersion."""
+        return value_at(self.spec, "conversion", "strategy") in (None, "None")
 
     def version(self, name: str) -> Mapping[str, Any] | None:
         """Return a version, None if it is not defined or not served."""
@@ -142,9 +154,21 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         return self.snapshot.resources.get(kind) or (_plural(kind.kind), _is_namespaced(kind))
 
     def namespace(self, name: str) -> Mapping[str, Any] | None:
-        """Return a namespace, None where it is not known."""
-        spaces = (value for value in self.objects(NAMESPACE) if value_at(value, "metadata", "name") == name)
-        return next(spaces, None)
+        """Return a namespace with the label of its name, None where it is not known."""
+        for value in self.objects(NAMESPACE):
+            if value_at(value, "metadata", "name") == name:
+                labels = {**(value_at(value, "metadata", "labels") or {}), NAME_LABEL: name}
+                return {**value, "metadata": {**value["metadata"], "labels": labels}}
+        return None
+
+    def completed(self, value: Mapping[str, Any], definition: Definition | None = None) -> Mapping[str, Any]:
+        """Return an object with the defaults of its kind; `definition` counts where there is none on main."""
+        if (identity := identity_of(value)) is None or identity[0].group in BUILT_IN:
+            return with_defaults(value, str(identity[0])) if identity is not None else value
+        definition = self.definitions.get(identity[0], definition)
+        version = str(value["apiVersion"]).rpartition("/")[2]
+        schema = definition.schemas.get(version) if definition is not None else None
+        return value if schema is None else schema.complete(value)
 
 
 _CLUSTER_KINDS: Final = frozenset(

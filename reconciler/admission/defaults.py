@@ -101,7 +101,8 @@ def _complete(done: dict[str, Any], kind: str) -> None:
     if kind in _SPECS and isinstance(spec, dict):
         _fill(spec, _SPECS[kind])
         _of_kind(kind, spec)
-    template = field(done, *TEMPLATES[kind]) if kind in TEMPLATES else done if kind == "Pod" else None
+    path = {**TEMPLATES, "Pod": (), "PodTemplate": ("template",)}.get(kind)
+    template = field(done, *path) if path is not None else None
     if isinstance(pod := field(template, "spec"), dict):
         _pod(pod)
     if kind.endswith("RoleBinding.rbac.authorization.k8s.io") and isinstance(done.get("roleRef"), dict):
@@ -152,8 +153,8 @@ def _pod(spec: dict[str, Any]) -> None:
         for source, defaults in _VOLUMES.items():
             if isinstance(volume.get(source), dict):
                 _fill(volume[source], defaults)
-        if set(volume) <= {"name"}:
-            volume["emptyDir"] = {}
+        if not any(isinstance(part, dict) for part in volume.values()):
+            volume["emptyDir"] = {}  # fields that are no source are unknown
         for source in items(volume, "projected", "sources"):
             if isinstance(source.get("serviceAccountToken"), dict):
                 source["serviceAccountToken"].setdefault("expirationSeconds", 3600)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from reconciler.admission.cluster import BUILT_IN, Cluster, Definition, identity_of
-from reconciler.admission.defaults import TEMPLATES, field, with_defaults
+from reconciler.admission.defaults import TEMPLATES, field
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.admission.policies import PolicyFault, Review, find_policy_faults, may_apply
@@ -58,11 +58,27 @@ class Judge(Struct, frozen=True):
         """Yield what the cluster would answer; nothing where it takes the object. Total."""
         value = request.new if request.new is not None else request.old
         identity = identity_of(value) if value is not None else None
-        if request.new is None or identity is None or is_hook(request.new):
+        if value is None or identity is None:
             return
         kind, namespace, name = identity
         named = str(NamedObject(kind.kind, namespace, name))
-        old, new, version = request.old, request.new, self.cluster.version
+        # Its deployer deletes a hook before it creates the next one.
+        old, new = None if is_hook(value) else request.old, request.new
+        if new is not None:
+            yield from self._without_policies(old, new, kind, named)
+        for answer in dict.fromkeys(self._policy_faults(old, new, identity)):
+            verdict = AdmissionVerdict.REFUSED if answer.denies else AdmissionVerdict.WARNED
+            verdict = verdict if answer.fault.is_sure else AdmissionVerdict.NOT_JUDGED
+            is_same = bool(old and new) and answer in self._policy_faults(old, old, identity)
+            text = answer.fault.reason if new is not None else f"its deletion: {answer.fault.reason}"
+            is_old = is_same and answer.fault.is_sure
+            yield AdmissionJudgement(verdict, answer.rule, text, self.cluster.name, named, is_old)
+
+    def _without_policies(
+        self, old: Object | None, new: Object, kind: GroupKind, named: str
+    ) -> Iterator[AdmissionJudgement]:
+        """Yield what Kubernetes itself, and the definition of the kind, answer."""
+        version = self.cluster.version
         if (unserved := find_unserved(new, kind, self.cluster, self.proposed)) is not None:
             is_old = old is not None and old.get("apiVersion") == new.get("apiVersion")
             yield self._judgement(unserved, kind, named, is_old=is_old)
@@ -81,24 +97,19 @@ class Judge(Struct, frozen=True):
             unless = "its time to live is over" if verdict is AdmissionVerdict.NOT_JUDGED else ""
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
         yield from self._by_schema(old, new, kind, named)
-        for answer in dict.fromkeys(self._policy_faults(old, new, (kind, namespace, name))):
-            verdict = AdmissionVerdict.REFUSED if answer.denies else AdmissionVerdict.WARNED
-            verdict = verdict if answer.fault.is_sure else AdmissionVerdict.NOT_JUDGED
-            is_same = old is not None and answer in self._policy_faults(old, old, (kind, namespace, name))
-            is_old = is_same and answer.fault.is_sure
-            rule = f"ValidatingAdmissionPolicy {answer.policy}"
-            yield AdmissionJudgement(verdict, rule, answer.fault.reason, self.cluster.name, named, is_old)
 
     def _policy_faults(
-        self, old: Object | None, new: Object, identity: tuple[GroupKind, str, str]
+        self, old: Object | None, new: Object | None, identity: tuple[GroupKind, str, str]
     ) -> Iterator[PolicyFault]:
         """Yield what policies answer to an object, and to the Pods that its controller would make of it."""
-        if not self._has_policy(identity[0]):
+        value = new if new is not None else old
+        if value is None or not self._has_policy(identity[0]):
             return
         kind, namespace, name = identity
-        operation = "CREATE" if old is None else "UPDATE"
-        sides = [None if side is None else self._completed(side, kind) for side in (old, new)]
-        version = str(new.get("apiVersion")).rpartition("/")[2]
+        operation = "DELETE" if new is None else "CREATE" if old is None else "UPDATE"
+        proposed = self.proposed.get(kind)
+        sides = [None if side is None else self.cluster.completed(side, proposed) for side in (old, new)]
+        version = str(value.get("apiVersion")).rpartition("/")[2]
         yield from find_policy_faults(Review(operation, kind, version, namespace, name, *sides), self.cluster)
         template = field(sides[1], *TEMPLATES[str(kind)]) if str(kind) in TEMPLATES else None
         if isinstance(template, Mapping):
@@ -109,24 +120,19 @@ class Judge(Struct, frozen=True):
             for answer in find_policy_faults(review, self.cluster):
                 yield answer._replace(fault=answer.fault._replace(reason=f"its Pods: {answer.fault.reason}"))
 
-    def _completed(self, value: Object, kind: GroupKind) -> Object:
-        if kind.group in BUILT_IN:
-            return with_defaults(value, str(kind))
-        definition = self.cluster.definitions.get(kind) or self.proposed.get(kind)
-        version = str(value.get("apiVersion")).rpartition("/")[2]
-        schema = definition.schemas.get(version) if definition is not None else None
-        return value if schema is None else schema.complete(value)
-
     def _by_schema(
         self, old: Object | None, new: Object, kind: GroupKind, named: str
     ) -> Iterator[AdmissionJudgement]:
         """Yield faults by the definition that governs, which that of the change may mend."""
         version = str(new.get("apiVersion")).rpartition("/")[2]
-        if old is not None and old.get("apiVersion") != new.get("apiVersion"):
-            old = None  # how one version is converted to another one is not known
         if kind.group in BUILT_IN:
             return
         places = (self.cluster.definitions.get(kind), self.proposed.get(kind))
+        is_sure = True
+        if old is not None and old.get("apiVersion") != new.get("apiVersion"):
+            # How a webhook converts one version to another one is not known.
+            is_sure = all(definition.converts_nothing for definition in places if definition is not None)
+            old = old if is_sure else None
         schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
         try:
             faults = [list(schema.find_faults(old, new)) for schema in schemas]
@@ -136,8 +142,8 @@ class Judge(Struct, frozen=True):
         first = faults[0] if faults else []
         is_mended = len(faults) > 1 and not faults[-1]
         for fault in first:
-            verdict = AdmissionVerdict.REFUSED if fault.is_sure else AdmissionVerdict.NOT_JUDGED
-            verdict = AdmissionVerdict.NOT_JUDGED if is_mended else verdict
+            is_refused = fault.is_sure and is_sure and not is_mended
+            verdict = AdmissionVerdict.REFUSED if is_refused else AdmissionVerdict.NOT_JUDGED
             unless = "its new definition comes first" if is_mended else ""
             yield self._judgement(fault, kind, named, verdict, is_old=fault in before, unless=unless)
 

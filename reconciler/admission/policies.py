@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from reconciler.admission.cluster import NAMESPACE, POLICY, Cluster
+from reconciler.admission.cluster import NAME_LABEL, NAMESPACE, POLICY, UNASKED, Cluster
 from reconciler.admission.defaults import TEMPLATES, field, items
 from reconciler.admission.immutable import Fault
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
@@ -43,7 +43,7 @@ class PolicyFault(NamedTuple):
     """A validation that fails; `denies` tells whether its binding refuses, or only warns and audits."""
 
     fault: Fault
-    policy: str
+    rule: str
     denies: bool = True
 
 
@@ -52,7 +52,7 @@ def find_policy_faults(review: Review, cluster: Cluster) -> Iterator[PolicyFault
     if review.kind.group == POLICY.group and review.kind.kind.startswith(POLICY.kind):
         return  # no policy applies to policies
     for policy, bindings in cluster.policies:
-        name = _name(policy)
+        rule = f"{POLICY.kind} {_name(policy)}"
         try:
             if not _matches(field(policy, "spec", "matchConstraints"), review, cluster):
                 continue
@@ -60,21 +60,39 @@ def find_policy_faults(review: Review, cluster: Cluster) -> Iterator[PolicyFault
                 if _matches(field(binding, "spec", "matchResources"), review, cluster):
                     yield from _of_binding(policy, binding, review, cluster)
         except Unknown as unknown:
-            yield PolicyFault(Fault("", f"policy {name} cannot be judged: {unknown}", is_sure=False), name)
+            text = f"policy {_name(policy)} cannot be judged: {unknown}"
+            yield PolicyFault(Fault("", text, is_sure=False), rule)
 
 
 def may_apply(kind: GroupKind, cluster: Cluster) -> bool:
     """Tell whether any policy of a cluster may be for objects of a kind, or for the Pods that they make."""
-    kinds = (kind, GroupKind("", "Pod")) if str(kind) in TEMPLATES else (kind,)
-    for policy, _ in cluster.policies:
-        rules = list(items(policy, "spec", "matchConstraints", "resourceRules"))
-        for rule in rules:
-            groups, resources = ({*(rule.get(key) or ())} for key in ("apiGroups", "resources"))
-            for other in kinds:
-                if {"*", other.group} & groups and {"*", "*/*", cluster.resource_of(other)[0]} & resources:
-                    return True
-        if not rules:
-            return True
+    return any(
+        _may_be_for(field(policy, "spec", "matchConstraints"), kind, cluster)
+        for policy, _ in cluster.policies
+    )
+
+
+def find_unasked(kind: GroupKind, cluster: Cluster) -> Iterator[str]:
+    """Yield the webhooks and mutating policies that only the API server asks about objects of a kind."""
+    for decider in UNASKED:
+        for value in cluster.objects(decider):
+            hooks = [
+                *items(value, "webhooks"),
+                *items({"all": [field(value, "spec", "matchConstraints")]}, "all"),
+            ]
+            if any(
+                _may_be_for({"resourceRules": hook.get("rules"), **hook}, kind, cluster) for hook in hooks
+            ):
+                yield f"{decider.kind} {_name(value)}"
+
+
+def _may_be_for(resources: object, kind: GroupKind, cluster: Cluster) -> bool:
+    """Tell whether a rule is for objects of a kind, or for the Pods that they make."""
+    for rule in items(resources, "resourceRules"):
+        groups, plurals = ({*(rule.get(key) or ())} for key in ("apiGroups", "resources"))
+        for other in (kind, GroupKind("", "Pod")) if str(kind) in TEMPLATES else (kind,):
+            if {"*", other.group} & groups and {"*", "*/*", cluster.resource_of(other)[0]} & plurals:
+                return True
     return False
 
 
@@ -94,10 +112,15 @@ def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluste
     expressions, name = _expressions(), _name(policy)
     if expressions is None:
         raise Unknown("this platform has no CEL")
-    denies = "Deny" in (field(binding, "spec", "validationActions") or ["Deny"])
+    denies, rule = (
+        "Deny" in (field(binding, "spec", "validationActions") or ["Deny"]),
+        f"{POLICY.kind} {name}",
+    )
     for params in _params(policy, binding, review, cluster):
         if isinstance(params, str):
-            yield PolicyFault(Fault("", f"policy {name}: {params}"), name, denies)
+            # A missing parameter is an error of the policy, and its failurePolicy decides about errors.
+            if field(policy, "spec", "failurePolicy") != "Ignore":
+                yield PolicyFault(Fault("", f"policy {name}: {params}"), rule, denies)
             continue
         evaluation = _Evaluation(expressions, policy, review, params, cluster)
         if not all(
@@ -110,7 +133,7 @@ def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluste
                 message = (
                     evaluation.message(validation) or f"failed expression: {' '.join(expression.split())}"
                 )
-                yield PolicyFault(Fault("", f"policy {name}: {message}"), name, denies)
+                yield PolicyFault(Fault("", f"policy {name}: {message}"), rule, denies)
 
 
 class _Evaluation:
@@ -145,12 +168,12 @@ class _Evaluation:
                 "subResource": "",
                 "requestSubResource": "",
                 "name": review.name,
-                "namespace": review.namespace,
+                "namespace": review.name if review.kind == NAMESPACE else review.namespace,
                 "dryRun": False,
             },
             "variables": {},
         }
-        if namespace is not None:
+        if namespace is not None or review.kind == NAMESPACE or cluster.resource_of(review.kind)[1] is False:
             self._values["namespaceObject"] = namespace
         self._activation = expressions.bind(self._values)
 
@@ -163,7 +186,8 @@ class _Evaluation:
         result = self._evaluate(text)
         if isinstance(result, bool):
             return result
-        raise Unknown(result.message if isinstance(result, Failure) else "its result is no boolean")
+        why = result.message if isinstance(result, Failure) else "its result is no boolean"
+        raise Unknown("its namespace is not known" if '"namespaceObject"' in why else why)
 
     def message(self, validation: Object) -> str:
         """Return the message of a validation that fails, "" without one."""
@@ -180,9 +204,8 @@ class _Evaluation:
         for name in self._needed(text):
             activation = self._expressions.bind({**self._values, "variables": values})
             value = self._expressions.evaluate(self._expressions.compile(self._variables[name]), activation)
-            if isinstance(value, Failure):
-                return value
-            values[name] = value
+            if not isinstance(value, Failure):
+                values[name] = value  # one that fails matters only where it is used
         activation = self._expressions.bind({**self._values, "variables": values})
         return self._expressions.evaluate(self._expressions.compile(text), activation)
 
@@ -231,11 +254,11 @@ def _params(
         or (not name and _selects(selector, field(value, "metadata", "labels") or {}))
     ]
     if name and members:
-        yield members[0]
+        yield cluster.completed(members[0])
         return
     if not cluster.knows(kind, namespace):
         raise Unknown(f"not all parameters of kind {kind} are known")
-    yield from members
+    yield from map(cluster.completed, members)
     if not members and reference.get("parameterNotFoundAction") == "Deny":
         yield "no params found for policy binding with `Deny` parameterNotFoundAction"
 
@@ -280,7 +303,7 @@ def _selects_namespace(selector: object, review: Review, cluster: Cluster) -> bo
 
 
 def _space_labels(namespace: Object, name: str) -> Mapping[str, str]:
-    return {**(field(namespace, "metadata", "labels") or {}), "kubernetes.io/metadata.name": name}
+    return {**(field(namespace, "metadata", "labels") or {}), NAME_LABEL: name}
 
 
 def _fits(rule: Object, review: Review, cluster: Cluster, *, is_exact: bool) -> bool:
@@ -288,16 +311,21 @@ def _fits(rule: Object, review: Review, cluster: Cluster, *, is_exact: bool) -> 
     names, scope = rule.get("resourceNames") or (), rule.get("scope") or "*"
     values = {
         "apiGroups": (review.kind.group,),
-        # By default a rule for one version of a kind is for all of them.
-        **({"apiVersions": (review.version,)} if is_exact else {}),
         "operations": (review.operation,),
         "resources": (resource, "*/*"),
     }
-    return (
+    is_for = (
         all({"*", *named} & {*(rule.get(key) or ())} for key, named in values.items())
         and (not names or review.name in names)
         and (scope == "*" or is_namespaced is None or is_namespaced is (scope == "Namespaced"))
     )
+    if not is_for or {"*", review.version} & {*(rule.get("apiVersions") or ())}:
+        return is_for
+    # By default a rule for one version of a kind is for all of them, and the policy sees that version.
+    definition = cluster.definitions.get(review.kind)
+    if not is_exact and (definition is None or not definition.converts_nothing):
+        raise Unknown(f"it is for another version of {review.kind.kind}")
+    return not is_exact
 
 
 def _selects(selector: object, labels: Mapping[str, str]) -> bool:

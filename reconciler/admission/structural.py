@@ -33,6 +33,7 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
 }
+_SIZES: Final = {str: ("Length", "characters"), list: ("Items", "items"), dict: ("Properties", "properties")}
 _RESERVED: Final = frozenset(
     {
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
@@ -85,7 +86,8 @@ def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
         return _complete_object(schema, value, is_root=is_root)
     members = schema.get("items")
     if isinstance(value, list) and isinstance(members, Mapping):
-        return [complete(members, part) for part in value]
+        is_nullable, default = members.get("nullable") is True, members.get("default")
+        return [complete(members, default if part is None and not is_nullable else part) for part in value]
     return value
 
 
@@ -97,14 +99,14 @@ def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool)
     )
     done: dict[str, Any] = {}
     for key, part in value.items():
-        part_schema = properties.get(key)
+        part_schema = properties.get(key, additional)
         if key in fixed_fields:
             done[key] = part
         elif isinstance(part_schema, Mapping):
             if part is not None or part_schema.get("nullable") is True:
                 done[key] = complete(part_schema, part)
-        elif isinstance(additional, Mapping):
-            done[key] = complete(additional, part)
+            elif key not in properties and part_schema.get("default") is not None:
+                done[key] = complete(part_schema, part_schema["default"])
         elif keeps:
             done[key] = part
     for key, part_schema in properties.items():
@@ -127,7 +129,7 @@ def _is_number(value: Any) -> bool:
 def _validate(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     if old is not _UNSET and _same(value, old):
         return
-    if value is None and schema.get("nullable") is True:
+    if value is None and schema.get("nullable") is True and value in schema.get("enum", (None,)):
         return
     if schema.get(_INT_OR_STRING) is True:
         if not isinstance(value, str) and not _TYPES["integer"](value):
@@ -175,29 +177,21 @@ def _reasons(schema: Schema, value: Any) -> Iterator[str]:  # noqa: C901, PLR091
     """Yield why a value of the right type does not fit, its parts apart."""
     if "enum" in schema and value not in schema["enum"]:
         yield f"supported values: {', '.join(orjson.dumps(v).decode() for v in schema['enum'])}"
+    if isinstance(value, str | list | Mapping):
+        name, noun = _SIZES[type(value) if isinstance(value, str | list) else dict]
+        if len(value) < (least := schema.get(f"min{name}", 0)):
+            yield f"should have at least {least} {noun}"
+        if len(value) > (most := schema.get(f"max{name}", len(value))):
+            yield f"should have at most {most} {noun}"
     if isinstance(value, str):
-        if len(value) < (least := schema.get("minLength", 0)):
-            yield f"should be at least {least} chars long"
-        if len(value) > (most := schema.get("maxLength", len(value))):
-            yield f"may not be longer than {most}"
         if isinstance(pattern := schema.get("pattern"), str) and not find_pattern(pattern).search(value):
             yield f"should match '{pattern}'"
         if (check := _FORMATS.get(str(schema.get("format")))) is not None and not check(value):
             yield f"must be of format {schema['format']}"
     elif _is_number(value):
         yield from _number_reasons(schema, value)
-    elif isinstance(value, list):
-        if len(value) < (least := schema.get("minItems", 0)):
-            yield f"should have at least {least} items"
-        if len(value) > (most := schema.get("maxItems", len(value))):
-            yield f"must have at most {most} items"
-        if (key := _duplicate(schema, value)) is not None:
-            yield f"Duplicate value: {key}"
-    elif isinstance(value, Mapping):
-        if len(value) < (least := schema.get("minProperties", 0)):
-            yield f"should have at least {least} properties"
-        if len(value) > (most := schema.get("maxProperties", len(value))):
-            yield f"must have at most {most} properties"
+    elif isinstance(value, list) and (key := _duplicate(schema, value)) is not None:
+        yield f"Duplicate value: {key}"
     if not all(_fits(part, value) for part in schema.get("allOf") or ()):
         yield "must validate all the schemas (allOf)"
     if (parts := schema.get("anyOf")) and not any(_fits(part, value) for part in parts):
@@ -209,11 +203,10 @@ def _reasons(schema: Schema, value: Any) -> Iterator[str]:  # noqa: C901, PLR091
 
 
 def _number_reasons(schema: Schema, value: float) -> Iterator[str]:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if least is not None and (value < least or (schema.get("exclusiveMinimum") is True and value == least)):
-        yield f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{least}"
-    if most is not None and (value > most or (schema.get("exclusiveMaximum") is True and value == most)):
-        yield f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{most}"
+    for name, sign, text in ("Minimum", 1, "greater"), ("Maximum", -1, "less"):
+        bound, is_exclusive = schema.get(name.lower()), schema.get(f"exclusive{name}") is True
+        if bound is not None and (sign * (value - bound) < 0 or (is_exclusive and value == bound)):
+            yield f"should be {text} than {'' if is_exclusive else 'or equal to '}{bound}"
     factor = schema.get("multipleOf")
     if factor and abs(value / factor - round(value / factor)) > 1e-9:  # noqa: PLR2004 - as kube-openapi rounds
         yield f"should be a multiple of {factor}"
@@ -268,39 +261,55 @@ def _parses(parse: Callable[[str], object], *, pattern: str = "") -> Callable[[s
 
 _DURATION: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_WORDS: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_LONG_UNITS: Final = (
+    *(("nano", 1e-9), ("micro", 1e-6), ("milli", 1e-3), ("sec", 1), ("min", 60), ("hr", 3600)),
+    *(("hour", 3600), ("day", 86_400), ("wk", 604_800), ("week", 604_800)),
+)
+_SHORT_UNITS: Final = {**_UNITS, "d": 86_400, "w": 604_800}
 
 
 def parse_duration(text: str) -> timedelta:
-    """Return the duration that Go writes as `1h30m`.
+    """Return the duration that Go writes as `1h30m`, or that a schema takes as `3 days`.
 
     Raises:
         ValueError: It is none.
+
+    Source: kube-openapi pkg/validation/strfmt, ParseDuration.
     """
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     parts = _DURATION.findall(rest)
     if rest == "0":
         return timedelta()
-    if not parts or "".join(parts) != rest:
+    if parts and "".join(parts) == rest:
+        units = ((part.rstrip("nuµμmsh"), part[len(part.rstrip("nuµμmsh")) :]) for part in parts)
+        return sign * timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in units))
+    words = [_factor(unit.lower(), int(number)) for number, unit in _WORDS.findall(text)]
+    if not re.fullmatch(rf"\s*({_WORDS.pattern}\s*)+", text) or not any(words):
         raise ValueError(f"{text!r} is no duration")
-    units = ((part.rstrip("nuµμmsh"), part[len(part.rstrip("nuµμmsh")) :]) for part in parts)
-    return sign * timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in units))
+    return timedelta(seconds=sum(words))
+
+
+def _factor(unit: str, number: int) -> float:
+    named = (factor for name, factor in _LONG_UNITS if unit.startswith(name))
+    return number * next(named, _SHORT_UNITS.get(unit, 0))
 
 
 def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
+    moment = datetime.fromisoformat(text.upper())
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 _UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
 _FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "date-time": _parses(_time, pattern=r"(?i)\d{4}-\d\d-\d\d[t ].+"),
+    "date-time": _parses(_time, pattern=r"(?i).{10}t\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)"),
     "date": _parses(_time, pattern=r"\d{4}-\d\d-\d\d"),
     "duration": _parses(parse_duration),
     "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
     "ipv4": _parses(ipaddress.IPv4Address),
     "ipv6": _parses(ipaddress.IPv6Address),
     "cidr": _parses(ipaddress.ip_interface, pattern=r"[^/]+/\d+"),
-    "mac": _parses(str, pattern=r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}"),
+    "mac": _parses(str, pattern=r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"),
     "uuid": _parses(str, pattern=_UUID),
     "uri": _parses(str, pattern=r"[A-Za-z][A-Za-z0-9+.-]*:.*|/.*"),
 }
@@ -382,11 +391,11 @@ def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str
     sides = {"self": to_cel(schema, value), "oldSelf": None if old is _UNSET else to_cel(schema, old)}
     activation = expressions.bind(sides)
     for rule, text, _ in due:
-        program = text
+        program = "{}"
         if rule.get("optionalOldSelf") is True:
             wrapped = "optional.none()" if old is _UNSET else "optional.of(oldSelf)"
-            program = f"cel.bind(oldSelf, {wrapped}, {text})"
-        result = expressions.evaluate(expressions.compile(program), activation)
+            program = f"cel.bind(oldSelf, {wrapped}, {{}})"
+        result = expressions.evaluate(expressions.compile(program.replace("{}", text)), activation)
         if result is True:
             continue
         if result is not False:
@@ -395,7 +404,9 @@ def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str
             continue
         message = str(rule.get("message") or "") or f"failed rule: {' '.join(text.split())}"
         if isinstance(rule.get("messageExpression"), str):
-            computed = expressions.evaluate(expressions.compile(rule["messageExpression"]), activation)
+            computed = expressions.evaluate(
+                expressions.compile(program.replace("{}", rule["messageExpression"])), activation
+            )
             message = computed if isinstance(computed, str) and computed.strip() else message
         yield Fault(path + str(rule.get("fieldPath") or ""), message)
 

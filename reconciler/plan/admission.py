@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.admission.cluster import CRD, DECIDING, Cluster, Definition, definitions_of, identity_of
 from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
+from reconciler.admission.policies import find_unasked
 from reconciler.base.defects import DefectError, guard
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.krm.yaml import YamlError, load_documents
@@ -41,7 +42,8 @@ def judge_packages(
     """
     reader = _Reader()
     clusters = _Clusters(inventory, contents, reader)
-    unjudged: dict[str, str] = {}
+    unjudged: set[tuple[str, str, str]] = set()
+    asked: dict[str, set[GroupKind]] = {}
     # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
     is_listed = inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING)
     judged: dict[Any, RenderedVariant] = {}
@@ -57,11 +59,15 @@ def judge_packages(
         own_values = OwnValues.of((*names, resolved.variant.key.name, *set_values(resolved.variant.spec)))
         cluster = clusters.of(view.cluster)
         if cluster.unknown and (cluster.snapshot.present or is_listed):
-            unjudged[cluster.name] = cluster.unknown
+            unjudged.add(("Snapshot", cluster.name, cluster.unknown))
         try:
             with guard(f"the objects of {resolved.downstream.path}"):
                 requests = reader.requests(sides, own_values)
                 judgements = worst_first(_judge(cluster, requests, own_values, reader))
+                for kind in {m.kind for m in requests.members} - asked.setdefault(cluster.name, set()):
+                    asked[cluster.name].add(kind)
+                    for decider in find_unasked(kind, cluster):
+                        unjudged.add((decider.partition(" ")[0], cluster.name, f"{decider} is not asked"))
         except DefectError as error:
             variant = resolved.variant
             problem = defect_problem(error, variant.source.location, variant.owner)
@@ -70,8 +76,8 @@ def judge_packages(
         if judgements:
             judged[resolved.variant.key] = replace(outcome, judgements=judgements)
     silent = tuple(
-        AdmissionJudgement(AdmissionVerdict.NOT_JUDGED, "Snapshot", why, name)
-        for name, why in sorted(unjudged.items())
+        AdmissionJudgement(AdmissionVerdict.NOT_JUDGED, rule, why, name)
+        for rule, name, why in sorted(unjudged)
     )
     return replace(rendered, variants={**rendered.variants, **judged}, unjudged=silent)
 

@@ -7,7 +7,7 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.admission.cluster import DECIDING, NAMESPACE, Cluster
+from reconciler.admission.cluster import DECIDING, NAMESPACE, UNASKED, Cluster
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import known_bases, local_origins
 from reconciler.base.errors import Exit, UnavailableError
@@ -184,7 +184,7 @@ def _needed_ecosystems(worlds: Iterable[ClusterInputs]) -> set[Ecosystem]:
 def _deciding_kinds(inventory: Inventory) -> Iterator[GroupKind]:
     """Yield the kinds that decide about objects of clusters, where snapshots are to have them."""
     if inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING):
-        yield from (*DECIDING, NAMESPACE)
+        yield from (*DECIDING, NAMESPACE, *UNASKED[:2])
         for snapshot in (inventory.snapshot, *inventory.snapshot.clusters.values()):
             yield from Cluster(snapshot.cluster, snapshot).parameters
 

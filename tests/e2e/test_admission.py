@@ -513,8 +513,8 @@ def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(tmp_path
     ("settings", "files", "count"),
     [
         ("", {}, 0),
-        ("  admission: {snapshots: true}\n", {}, 4),
-        ("", snapshot("edge-1", WITH_LIMIT), 5),
+        ("  admission: {snapshots: true}\n", {}, 6),
+        ("", snapshot("edge-1", WITH_LIMIT), 7),
     ],
 )
 def test_kinds_that_decide_are_named_where_snapshots_are_to_have_them(
@@ -526,7 +526,7 @@ def test_kinds_that_decide_are_named_where_snapshots_are_to_have_them(
     kinds = world.run("snapshot", "kinds").out.strip().split(",")
 
     assert len([kind for kind in kinds if kind]) == count
-    assert ("ConfigMap" in kinds) is (count > 4), "the kind of parameters"
+    assert ("ConfigMap" in kinds) is (count > 6), "the kind of parameters"
 
 
 TWELVE = tuple(f"edge-{number:02}" for number in range(1, 13))
