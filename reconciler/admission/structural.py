@@ -5,10 +5,8 @@ Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, listt
 
 import base64
 import binascii
-import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +15,7 @@ import orjson
 from reconciler.admission.defaults import field, items
 from reconciler.admission.immutable import Fault
 from reconciler.cel.check import Failure
+from reconciler.cel.formats import SCHEMA_FORMATS, parse_duration, parse_time
 from reconciler.cel.kubernetes import RULE, Expressions, find_pattern
 
 Schema = Mapping[str, Any]
@@ -186,7 +185,7 @@ def _reasons(schema: Schema, value: Any) -> Iterator[str]:  # noqa: C901, PLR091
     if isinstance(value, str):
         if isinstance(pattern := schema.get("pattern"), str) and not find_pattern(pattern).search(value):
             yield f"should match '{pattern}'"
-        if (check := _FORMATS.get(str(schema.get("format")))) is not None and not check(value):
+        if (check := SCHEMA_FORMATS.get(str(schema.get("format")))) is not None and not check(value):
             yield f"must be of format {schema['format']}"
     elif _is_number(value):
         yield from _number_reasons(schema, value)
@@ -246,73 +245,6 @@ def _correlated(schema: Schema, value: list[Any], old: Any) -> Iterator[tuple[An
     for part in value:
         named = [part.get(key) for key in keys] if isinstance(part, Mapping) else []
         yield part, by_keys.get(orjson.dumps(named).decode(), _UNSET)
-
-
-def _parses(parse: Callable[[str], object], *, pattern: str = "") -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            parse(text)
-        except (ValueError, binascii.Error):
-            return False
-        return not pattern or re.fullmatch(pattern, text) is not None
-
-    return check
-
-
-_DURATION: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
-_WORDS: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
-_LONG_UNITS: Final = (
-    *(("nano", 1e-9), ("micro", 1e-6), ("milli", 1e-3), ("sec", 1), ("min", 60), ("hr", 3600)),
-    *(("hour", 3600), ("day", 86_400), ("wk", 604_800), ("week", 604_800)),
-)
-_SHORT_UNITS: Final = {**_UNITS, "d": 86_400, "w": 604_800}
-
-
-def parse_duration(text: str) -> timedelta:
-    """Return the duration that Go writes as `1h30m`, or that a schema takes as `3 days`.
-
-    Raises:
-        ValueError: It is none.
-
-    Source: kube-openapi pkg/validation/strfmt, ParseDuration.
-    """
-    sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
-    parts = _DURATION.findall(rest)
-    if rest == "0":
-        return timedelta()
-    if parts and "".join(parts) == rest:
-        units = ((part.rstrip("nuµμmsh"), part[len(part.rstrip("nuµμmsh")) :]) for part in parts)
-        return sign * timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in units))
-    words = [_factor(unit.lower(), int(number)) for number, unit in _WORDS.findall(text)]
-    if not re.fullmatch(rf"\s*({_WORDS.pattern}\s*)+", text) or not any(words):
-        raise ValueError(f"{text!r} is no duration")
-    return timedelta(seconds=sum(words))
-
-
-def _factor(unit: str, number: int) -> float:
-    named = (factor for name, factor in _LONG_UNITS if unit.startswith(name))
-    return number * next(named, _SHORT_UNITS.get(unit, 0))
-
-
-def _time(text: str) -> datetime:
-    moment = datetime.fromisoformat(text.upper())
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-_UUID: Final = r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"
-_FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "date-time": _parses(_time, pattern=r"(?i).{10}t\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)"),
-    "date": _parses(_time, pattern=r"\d{4}-\d\d-\d\d"),
-    "duration": _parses(parse_duration),
-    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(ipaddress.ip_interface, pattern=r"[^/]+/\d+"),
-    "mac": _parses(str, pattern=r"(?i)[0-9a-f]{2}([:-][0-9a-f]{2}){5,7}|([0-9a-f]{4}\.){2,3}[0-9a-f]{4}"),
-    "uuid": _parses(str, pattern=_UUID),
-    "uri": _parses(str, pattern=r"[A-Za-z][A-Za-z0-9+.-]*:.*|/.*"),
-}
 
 
 # Rules
@@ -436,8 +368,8 @@ def to_cel(schema: Schema, value: Any) -> Any:  # noqa: PLR0911 - a table of typ
 
 
 _TYPED: Final[Mapping[Any, Callable[[str], Any]]] = {
-    "date-time": _time,
-    "date": _time,
+    "date-time": parse_time,
+    "date": parse_time,
     "duration": parse_duration,
     "byte": base64.b64decode,
 }

@@ -9,12 +9,13 @@ import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from reconciler.base.text import message_line
 from reconciler.cel.check import Failure
+from reconciler.cel.formats import CEL_FORMATS, is_formatted
 
 RULE: Final = ("self", "oldSelf")
 """The variables of rules of definitions."""
@@ -282,6 +283,18 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     return matches if most < 0 else matches[:most]
 
 
+_NO_FORMAT: Final = _tag("f", "")
+
+
+def _format(name: str) -> bytes:
+    return _tag("f", name) if name in CEL_FORMATS else _NO_FORMAT
+
+
+def _format_faults(value: bytes, text: str) -> list[str]:
+    name = _untag(value, "f")
+    return [] if is_formatted(text, name) else [f"must be of format {name}"]
+
+
 @lru_cache(maxsize=4096)
 def find_pattern(text: str) -> Any:
     """Return a compiled regular expression of Go.
@@ -369,6 +382,14 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("max", ".l>x", max),
     ("distinct", ".l>l", _distinct),
     ("slice", ".lii>l", lambda values, start, end: values[start:end]),
+    # An optional list of faults is that list, empty where there are none.
+    *((f"format.{name}", ">o", partial(_tag, "f", name)) for name in CEL_FORMATS),
+    ("format.named", "s>o", _format),
+    ("hasValue", ".o>b", lambda value: value != _NO_FORMAT),
+    ("value", ".o>o", lambda value: value),
+    ("validate", ".os>l", _format_faults),
+    ("hasValue", ".l>b", bool),
+    ("value", ".l>l", lambda faults: faults),
     ("sets.contains", "ll>b", _subset),
     ("sets.equivalent", "ll>b", lambda a, b: _subset(a, b) and _subset(b, a)),
     ("sets.intersects", "ll>b", lambda a, b: any(value in a for value in b)),

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.admission.structural import Structural, complete, parse_duration
+from reconciler.admission.structural import Structural, complete
+from reconciler.cel.formats import parse_duration
 from reconciler.krm.yaml import load_documents
 
 
@@ -91,6 +92,12 @@ PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PO
         (rule("has(self.a__dash__b)", AB), None, "{a-b: c}", False),
         (rule("self > 0.5", "type: number"), None, "1", False),
         (rule("self > duration('1m')", "type: string, format: duration"), None, "1h", False),
+        (rule("!format.dns1123Label().validate(self).hasValue()"), None, "a-b", False),
+        (rule("!format.dns1123Label().validate(self).hasValue()"), None, "A", True),
+        (rule("!format.dns1123SubdomainPrefix().validate(self).hasValue()"), None, "a.b-", False),
+        (rule("!format.named('qualifiedName').value().validate(self).hasValue()"), None, "x.io/a_b", False),
+        (rule("format.named('nope').hasValue()"), None, "a", True),
+        (rule("!format.date().validate(self).hasValue()"), None, "'2026-13-01'", True),
         (PORTS, TWO, SWAPPED, False),
         (PORTS, "{ports: [{k: a, p: 1}]}", "{ports: [{k: a, p: 2}]}", True),
     ],
