@@ -238,7 +238,9 @@ def package_statuses(
     opened.
     """
     listed: set[ObjectName] = set()
+    told: set[PackageKey] = set()
     for change in changes:
+        told.add(change.package)
         target, missing = context.targets.get(change.package), unfinished.get(change.package)
         # What no stage may look at has a change, and no target.
         status = _status(change, target, missing, opened or {}) if target is not None else None
@@ -246,12 +248,12 @@ def package_statuses(
             # Where a variant leaves, its package says nothing about the one that it wants.
             listed |= {v.key for v in context.downstreams.get(change.package, ()) if v.key == status.variant}
             yield status
-    placed = {v.key for variants in context.downstreams.values() for v in variants}
+    placed = {v.key: package for package, variants in context.downstreams.items() for v in variants}
     for variant in context.desired.variants:
-        if variant.key in listed:
+        # Another shard tells of its packages, and of repositories that this one skipped.
+        if variant.key in listed or (variant.key in placed and placed[variant.key] not in told):
             continue
         view = find_view(variant, context.inventory)
-        # Of a skipped repository another shard tells.
         if view is None or view.role is not RepositoryRole.SKIPPED:
             yield _unplaced(variant, context, placed=variant.key in placed)
     # What a stalled set wanted in a repository that was not read is as unknown, and not gone.

@@ -112,6 +112,7 @@ def test_a_shard_contacts_the_whole_fleet_where_deletions_are_refused(fleet: Ser
 
     assert fleet.plan(shard) == set(NAMES)
     assert "reads every repository: the deletion guard refuses deletions" in fleet.said.out
+    assert "do what its row asks" not in fleet.said.out, "packages of other shards ask for nothing here"
 
 
 @pytest.mark.parametrize("how", ["gone", "broken"])

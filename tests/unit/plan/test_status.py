@@ -90,6 +90,7 @@ def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> Packa
 
 KNOWN = web_context().targets[PACKAGE]
 DONE = with_after(KEPT, KNOWN)
+CONTESTED = replace(KEPT, variant=None)
 
 
 def status_of(
@@ -518,7 +519,7 @@ def test_variant_without_a_package_has_a_status_too(
     fields: dict[str, Any] = {} if placed else {"downstreams": {}}
     context = web_context(resolution=Resolution(problems=problems), **fields)
 
-    (status,) = package_statuses(context, [], {})
+    (status,) = package_statuses(context, [CONTESTED] if placed else [], {})
 
     phase, reason, message = want
     waits_for = WaitsFor.MANIFEST if phase is Phase.STALLED else WaitsFor.DECISION
@@ -530,7 +531,11 @@ def test_variant_without_a_package_has_a_status_too(
 def test_variant_without_a_package_keeps_its_recorded_time() -> None:
     context = web_context(inventory={"statuses": {WEB: RecordedStatus("held back", 5, "")}})
 
-    assert [status.since for status in package_statuses(context, [], {})] == [5]
+    assert [status.since for status in package_statuses(context, [CONTESTED], {})] == [5]
+
+
+def test_package_of_another_shard_has_no_status_here() -> None:
+    assert not [*package_statuses(web_context(), [], {})]
 
 
 def test_each_variant_is_listed_once() -> None:
