@@ -278,6 +278,8 @@ class RepositoryView(Struct, frozen=True):
     """Files on main outside of packages."""
     branches: Mapping[str, Commit] = field(default_factory=dict)
     tags: Mapping[str, Commit] = field(default_factory=dict)
+    tag_objects: Mapping[Oid, Oid] = field(default_factory=dict)
+    """The commits of annotated tags by the ids of their objects."""
     groups: tuple[GroupBranch, ...] = ()
     code_owners: str = ""
     """Text of CODEOWNERS on main, if it is used."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.api.kptfile import INJECTION_PREFIX, GitUpstream
+from reconciler.api.kptfile import INJECTION_PREFIX, GitUpstream, KptfileHeader
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, join_texts
@@ -737,7 +737,8 @@ def content_causes(case: Case, draft: Draft | None) -> str:
         return "Nothing was recorded of the last time; the package is not what it should be"
     changed = _listed([*_causes(resolved, record)])
     sentences = [f"{changed} changed"] if changed else []
-    sentences += _followed(resolved.pin, resolved.draft_base if draft else resolved.base)
+    header = draft.header if draft else case.target.package.main_header
+    sentences += _followed(resolved.pin, resolved.draft_base if draft else resolved.base, header)
     if case.is_asked_again:
         sentences.append("A person asked for it again")
     if not sentences and draft is not None and draft.answers.has_asked:
@@ -759,14 +760,20 @@ def content_causes(case: Case, draft: Draft | None) -> str:
     return "; ".join(sentences) or "No input changed, but the draft that was proposed is gone"
 
 
-def _followed(pin: Pin, before: Pin | None) -> Iterator[str]:
-    """Yield how an upstream is followed now, where that changed and its commit did not."""
+def _followed(pin: Pin, before: Pin | None, header: KptfileHeader | None) -> Iterator[str]:
+    """Yield how an upstream is followed now, where that changed and its commit did not.
+
+    Of the same commit only the Kptfile has the former name.
+    """
     if before is None or before.commit.oid != pin.commit.oid:
         return
     if before.package.url != pin.package.url:
         yield f"The upstream repository was {before.address}, and is {pin.address}; same commit"
-    elif before.ref != pin.ref:
-        yield f"It follows {pin.ref} instead of {before.ref}; same commit"
+    else:
+        lock = header.upstream_lock if header else None
+        former = lock.ref if lock and lock.commit == pin.commit.oid else before.ref
+        if former != pin.ref:
+            yield f"It follows {pin.ref} instead of {former}; same commit"
 
 
 def upstream_causes(

@@ -289,7 +289,9 @@ def _describe(change: Change, target: PlanTarget, context: PlanContext) -> PullR
         after=after,
         requested_by=resolved.variant.requested_by,
         edited=edited,
-        is_back=base is not None and 0 < pin.revision < base.revision,
+        is_back=base is not None
+        and base.package.path == pin.package.path
+        and 0 < pin.revision < base.revision,
         upstream=UpstreamCommits(
             pin.remote, pin.package.path, base.commit.oid if base is not None else "", pin.commit.oid
         ),

@@ -1,6 +1,7 @@
 """Pin upstreams: what a floating upstream is locked at, held at by a person, or moved to (D3, D9)."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -146,17 +147,25 @@ def _steady(selected: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
 
 
 FOLLOW = "reconciler.dev/follow-moved-tag"
-"""On a variant or its set: the commit, or seven digits of it, to which a numbered upstream tag may move."""
+"""On a variant or its set: the commit to which a numbered upstream tag may move, or seven digits of it.
+
+The object of the tag, which `git rev-parse` prints of an annotated one, names its commit.
+"""
 
 _SHORTEST = 7
 
 
-def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: DesiredVariant) -> str:
+def find_moved_tag(
+    headers: Iterable[KptfileHeader | None],
+    pin: Pin,
+    variant: DesiredVariant,
+    tags: Mapping[Oid, Oid] = MappingProxyType({}),
+) -> str:
     """Return the message about a pinned tag that moved since the package was made from it, "" if it did not.
 
     A published number promises one content for good; a floating tag promises nothing. The first of
     `headers` (the draft's, then main's) with the ref of the pin in its upstreamLock decides: the tag moved if
-    that lock has another commit, unless the variant names the new one.
+    that lock has another commit, unless the variant names the new one. `tags` are commits by tag objects.
     """
     if pin.revision <= 0:
         return ""
@@ -164,7 +173,7 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
         lock = header.upstream_lock if header else None
         if lock is None or lock.ref != pin.ref or normalise_url(lock.repo) not in pin.urls:
             continue
-        if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin):
+        if not lock.commit or lock.commit == pin.commit.oid or _follows(variant, pin, tags):
             return ""
         moved = f"Tag {pin.ref} of {pin.repository} moved from commit {lock.commit} to {pin.commit.oid}"
         owner = f"PackageVariantSet {variant.set_key}" if variant.set_key else "the variant"
@@ -172,10 +181,11 @@ def find_moved_tag(headers: Iterable[KptfileHeader | None], pin: Pin, variant: D
     return ""
 
 
-def _follows(variant: DesiredVariant, pin: Pin) -> bool:
+def _follows(variant: DesiredVariant, pin: Pin, tags: Mapping[Oid, Oid]) -> bool:
+    ids = (pin.commit.oid, *(tag for tag, commit in tags.items() if commit == pin.commit.oid))
     consent = variant.annotations.get(FOLLOW, "").strip()
     # Git abbreviates to seven digits: fewer may name another commit.
-    return len(consent) >= _SHORTEST and pin.commit.oid.startswith(consent)
+    return len(consent) >= _SHORTEST and any(named.startswith(consent) for named in ids)
 
 
 def find_floating(variants: Iterable[DesiredVariant], name: str) -> DesiredVariant | None:

@@ -247,6 +247,7 @@ def _read_views(
     ]
     index.load(mirror, (oid for _, content in contents for oid in content.kptfiles()))
     branches, tags = dict(_commits(mirror, HEADS)), dict(_commits(mirror, TAGS))
+    tag_objects = mirror.tag_commits()
     yield from (_no_branch(view, mirror) for view, content in contents if not _has_branch(view, content))
     contents = [(view, content) for view, content in contents if _has_branch(view, content)]
     read = read_packages(mirror, [content for _, content in contents], policy, index)
@@ -260,6 +261,7 @@ def _read_views(
             files=content.survey.files,
             branches=branches,
             tags=tags,
+            tag_objects=tag_objects,
             groups=(*(group.branch for group in groups), *emptied),
             code_owners=_read_code_owners(mirror, content.head, policy),
         )

@@ -101,13 +101,13 @@ CONSENTS: DecisionTable[bool] = DecisionTable(
         "upstream": ("numbered", "floating"),
         "lock": ("none", "of another commit", "of this commit", "of another tag", "of another repository"),
         "consent": ("none", "whole commit", "seven digits", "six digits", "one digit",
-            "whole commit in spaces", "another commit"),
+            "whole commit in spaces", "another commit", "the object of its tag", "the object of another tag"),
     },
     [
         ({"upstream": "floating"}, False, "a floating upstream promises no content"),
         ({"lock": ("none", "of this commit")}, False, "the package was made from this commit, or from none"),
         ({"lock": ("of another tag", "of another repository")}, False, "it was made from something else"),
-        ({"consent": ("whole commit", "seven digits", "whole commit in spaces")}, False,
+        ({"consent": ("whole commit", "seven digits", "whole commit in spaces", "the object of its tag")}, False,
             "a person named the new commit"),
         ({}, True, "the tag moved, and nobody named its new commit"),
     ],
@@ -132,12 +132,15 @@ def has_moved(case: Case) -> bool:
         "one digit": commit[:1],
         "whole commit in spaces": f" {commit} ",
         "another commit": oid("a9"),
+        "the object of its tag": oid("b7"),
+        "the object of another tag": oid("b8"),
     }
     consent = texts[case["consent"]]
     source = Source(Location("web.yaml"))
     variant = a_desired_variant(spec=spec(), source=source, annotations={FOLLOW: consent} if consent else {})
     pin = PINNED if case["upstream"] == "numbered" else replace(PINNED, revision=-1)
-    moved = find_moved_tag([None, KptfileHeader(upstream_lock=lock)], pin, variant)
+    tags = {oid("b7"): PINNED.commit.oid, oid("b8"): oid("a9")}
+    moved = find_moved_tag([None, KptfileHeader(upstream_lock=lock)], pin, variant, tags)
     assert not moved or all(word in moved for word in ("web/v1", oid("a9"), f"{FOLLOW}: {commit}"))
     return bool(moved)
 

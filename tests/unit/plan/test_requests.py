@@ -226,6 +226,7 @@ def test_variant_that_is_not_resolved_has_no_content() -> None:
         ({}, {}, {}, "Update web from web/v1 to web/v2"),
         ({}, {}, {"base": None}, "Update web to web/v2"),
         ({}, {}, {"base": a_pin(3)}, "Roll web back from web/v3 to web/v2"),
+        ({}, {}, {"base": a_pin(3, package=PackageKey(URL, "root"))}, "Update web from web/v3 to web/v2"),
         ({}, {}, {"base": a_pin(2)}, "Change web, from web/v2"),
         ({}, {}, {"base": a_pin(2, commit=a_pin(1).commit)}, "Update web to web/v2"),
         ({}, {"package": a_package()}, {}, "Create web from web/v2"),
