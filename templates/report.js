@@ -1,12 +1,9 @@
 "use strict";
 // Everything is made of elements and text: no text of the report is ever parsed as HTML.
 (() => {
-  const { texts, lists, packages, diffs, kind, clusters: registered } = JSON.parse(document.getElementById("data").textContent);
+  const { texts, lists, columns: COLUMNS, packages, diffs, kind, clusters: registered } = JSON.parse(document.getElementById("data").textContent);
   // Ages are of the day on which somebody looks: the file itself has dates, so that equal runs give equal bytes.
   const age = (date) => `${Math.max(0, Math.floor((Date.now() - Date.parse(date)) / 864e5))} d`;
-  const COLUMNS = ["repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason",
-    "detail", "waiting", "manifest", "pull", "url", "web", "risks", "categories", "warnings", "subpackages", "conflicts",
-    "conditions", "diff", "cause"];
   const AT = Object.fromEntries(COLUMNS.map((name, index) => [name, index]));
   const ROWS = 100, MATRIX_ROWS = 50, MATRIX_COLUMNS = 30, PRINTED_ROWS = 1000, OPEN_LINES = 400;
   const $ = (id) => document.getElementById(id);
@@ -52,7 +49,7 @@
   const slug = (word) => word.replaceAll(" ", "-");
   const searched = (row) => {
     if (row.searched === undefined) {
-      const columns = ["cluster", "set", "main", "review", "phase", "op", "reason", "pull", "waiting", "detail"];
+      const columns = ["cluster", "set_name", "main", "review", "phase", "op", "reason", "pull", "waiting_for", "detail"];
       row.searched = [fullName(row), ...columns.map((column) => get(row, column)), ...list(row, "categories")]
         .join("\n").toLowerCase();
     }
@@ -82,7 +79,7 @@
     change: (row) => [get(row, "op")],
     state: (row) => [get(row, "phase")],
     risk: (row) => list(row, "categories"),
-    set: (row) => [get(row, "set")],
+    set: (row) => [get(row, "set_name")],
   };
   const filter = { q: "", cause: "", change: "", state: "", risk: "", set: "" };
   let order = { column: "", down: false };
@@ -140,9 +137,9 @@
   const state = (row) => (sign(row) ? element("span", { class: "state" }, dot(sign(row)), sign(row)) : "");
   const badge = (op) => (op ? element("span", { class: `op op-${slug(op)}` }, op) : "");
   const link = (url, label) => (url ? element("a", { href: url, rel: "noopener noreferrer" }, label) : label);
-  const pull = (row) => link(get(row, "url"), get(row, "pull"));
+  const pull = (row) => link(get(row, "pull_url"), get(row, "pull"));
   const explanation = (row) => {
-    const waits = get(row, "phase") === "pending" ? "" : get(row, "waiting");
+    const waits = get(row, "phase") === "pending" ? "" : get(row, "waiting_for");
     return [get(row, "detail"), waits && `waits for ${waits}`].filter(Boolean).join("; ");
   };
   const TABLE = [
@@ -352,9 +349,9 @@
     const values = {
       Change: element("span", {}, badge(get(row, "op")), " ", get(row, "reason")),
       Why: get(row, "detail"), State: element("span", {}, state(row), get(row, "since") ? ` since ${get(row, "since")} (${age(get(row, "since"))})` : ""),
-      "Waits for": get(row, "waiting"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set"),
+      "Waits for": get(row, "waiting_for"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set_name"),
       Variant: get(row, "variant"), Manifest: get(row, "manifest") && element("code", {}, get(row, "manifest")), "Pull request": pull(row),
-      Files: get(row, "web") && link(get(row, "web"), "on main, with their history"),
+      Files: get(row, "web_url") && link(get(row, "web_url"), "on main, with their history"),
     };
     if (!get(row, "op")) delete values.Change;
     if (!get(row, "phase")) delete values.State;

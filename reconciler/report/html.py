@@ -69,7 +69,7 @@ class PackageDiff(NamedTuple):
 
 
 class PageRow(Struct, frozen=True):
-    """One package with everything that its page shows.
+    """One package with everything that its page shows; each field is a column of the data of the page.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
     -1 for none; `web_url` is its directory on the forge. A conflict is its place, the values before, of
@@ -80,8 +80,8 @@ class PageRow(Struct, frozen=True):
     repository: str
     name: str
     cluster: str = ""
-    set_name: str = ""
     variant: str = ""
+    set_name: str = ""
     main: str = ""
     review: str = ""
     phase: str = ""
@@ -97,8 +97,8 @@ class PageRow(Struct, frozen=True):
     risks: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     warnings: tuple[Text, ...] = ()
-    conflicts: tuple[tuple[str, ...], ...] = ()
     subpackages: tuple[str, ...] = ()
+    conflicts: tuple[tuple[str, ...], ...] = ()
     conditions: tuple[tuple[str, ...], ...] = ()
     diff: int = -1
     cause: int = -1
@@ -283,6 +283,7 @@ def data_value(report: Page, redactor: Redactor) -> dict[str, Any]:
     return {
         "kind": str(report.kind).lower(),
         "clusters": [list(map(encoder.clean, item)) for item in report.clusters.items()],
+        "columns": PageRow.__struct_fields__,
         "packages": packages,
         "diffs": diffs,
         "lists": encoder.lists,
@@ -302,7 +303,7 @@ class _Encoder:
         self._list_numbers: dict[tuple[Any, ...], int] = {(): 0}
 
     def package(self, row: PageRow) -> list[Any]:
-        """Return a package as a row; page.js has the same order of columns."""
+        """Return the fields of a package: numbers of texts, of lists of them, and of lists of such lists."""
         names = list(map(self.clean, (row.repository, row.name, row.cluster)))
         variant = _masked(self.clean(row.variant), _by_length(names))
         identities = _by_length([*names, self.clean(row.variant)])
@@ -310,24 +311,22 @@ class _Encoder:
         def text(value: Text) -> int:
             return self._number(_masked(self.clean(str(value)), identities)) if value else 0
 
-        def rows(values: Iterable[Sequence[str]], text: Callable[[str], int] = text) -> int:
-            return self._list([self._list(list(map(text, value))) for value in values])
-
         def lines(value: str) -> int:
             return self._number(_masked(shown_lines(self._redactor.text(value)), identities))
 
-        return [
-            *map(self._number, (*names, variant)),
-            *map(text, (row.set_name, row.main, row.review, row.phase, row.since, row.op, row.reason)),
-            *map(text, (row.detail, row.waiting_for, row.manifest, row.pull)),
-            *(text(safe_link(url)) for url in (row.pull_url, row.web_url)),
-            *(self._list(list(map(text, v))) for v in (row.risks, row.categories)),
-            *(self._list(list(map(text, v))) for v in (row.warnings, row.subpackages)),
-            rows(row.conflicts, lines),
-            rows(row.conditions),
-            row.diff,
-            row.cause,
-        ]
+        def column(name: str, value: Any) -> int:
+            match value:
+                case int():
+                    return value
+                case str():
+                    return text(safe_link(value) if name.endswith("_url") else value)
+                case (tuple(), *_):
+                    part = lines if name == "conflicts" else text
+                    return self._list([self._list(list(map(part, record))) for record in value])
+            return self._list(list(map(text, value)))
+
+        fields = ((name, getattr(row, name)) for name in row.__struct_fields__[4:])
+        return [*map(self._number, (*names, variant)), *(column(*field) for field in fields)]
 
     def diff(self, diff: PackageDiff) -> list[Any]:
         """Return a difference; equal differences of files are stored once."""

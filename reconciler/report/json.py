@@ -38,7 +38,14 @@ from reconciler.report.machine import (
     sarif_result,
     sentence,
 )
-from reconciler.report.report import ApprovableRow, HistoryEntry, JudgementRow, PackageRow, Report
+from reconciler.report.report import (
+    ApprovableRow,
+    HistoryEntry,
+    JudgementRow,
+    PackageOverview,
+    PackageRow,
+    Report,
+)
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
 
 
@@ -207,6 +214,9 @@ def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a
             return loss_value(value)
         case PackageStatus():
             return status_value(value)
+        case PackageOverview() as o:
+            versions = _row(main=o.main, review=o.review, waitingFor=o.waiting_for)
+            return _row(set=o.set_name, cluster=o.cluster) | versions
         case Conflict():
             return conflict_value(value)
         case Effect():

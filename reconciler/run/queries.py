@@ -35,6 +35,7 @@ from reconciler.read.repositories.trees import read_header
 from reconciler.render.injection import needed_kinds
 from reconciler.report.build import find_needs, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
+from reconciler.report.json import wire
 from reconciler.report.report import HistoryEntry, Need, PackageOverview
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
@@ -117,15 +118,9 @@ def _notes(change: Change | None) -> dict[str, Any]:
 
 def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview) -> dict[str, Any]:
     """Return the row of one package of an owner."""
-    summary = {
-        "set": overview.set_name,
-        "cluster": overview.cluster,
-        "main": overview.main,
-        "review": overview.review,
-        "waitingFor": overview.waiting_for,
-    }
     downstream = [{"name": status.revision}] if status.revision else []
-    return {**owner, "package": status_value(status), "downstreamTargets": downstream, "summary": summary}
+    row = {"package": status_value(status), "downstreamTargets": downstream, "summary": wire(overview)}
+    return {**owner, **row}
 
 
 def _cluster_row(
@@ -141,14 +136,14 @@ def _cluster_row(
         waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
     locked = owner["status"]
     version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
-    versions = (version, "") if phase is Phase.PUBLISHED else ("", version)
+    main, review = (version, "") if phase is Phase.PUBLISHED else ("", version)
     if conditions.get("Ready") == "False":
         phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
         waiting = ""
     value = status_value(replace(delivery, phase=phase, repository=None, name="", head="", pull=0))
     value |= {} if phase is delivery.phase else {"since": None, "reason": "", "message": ""}
-    summary = {"set": "", "cluster": owner["cluster"], **dict(zip(("main", "review"), versions, strict=True))}
-    return {**owner, "package": value, "summary": {**summary, "waitingFor": waiting}}
+    summary = PackageOverview("", owner["cluster"], main, review, waiting)
+    return {**owner, "package": value, "summary": wire(summary)}
 
 
 class NeededKinds(Struct, frozen=True):

@@ -37,7 +37,7 @@ def test_page_of_a_plan_has_what_the_commands_say(world: World, tmp_path: Path) 
     assert [*data["packages"]] == [change["name"] for change in plan["changes"]]
     assert [row["op"] for row in data["packages"].values()] == [change["op"] for change in plan["changes"]]
     assert (web["main"], web["review"], web["phase"]) == ("web/v1", "web/v2", "pending")
-    assert web["web"] == ""  # a local repository has no pages
+    assert web["web_url"] == ""  # a local repository has no pages
     assert plan["checksum"] in (tmp_path / "plan.html").read_text()
     assert ran.out == world.run("plan").out
 

@@ -33,24 +33,6 @@ from reconciler.resolve.rollout_model import (
 )
 from tests.support.plan_values import a_change
 
-COLUMNS = (
-    *("repository", "name", "cluster", "variant", "set", "main", "review", "phase", "since", "op", "reason"),
-    *(
-        "detail",
-        "waiting",
-        "manifest",
-        "pull",
-        "url",
-        "web",
-        "risks",
-        "categories",
-        "warnings",
-        "subpackages",
-    ),
-    *("conflicts", "conditions", "diff", "cause"),
-)
-"""The columns of a package, in the order of `report.js`."""
-
 
 def read_data(page: str) -> dict[str, Any]:
     """Return packages by full name, as columns, and differences, as the script of the page reads them."""
@@ -70,10 +52,11 @@ def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
         return re.sub(r"[\x01-\x04]", lambda mark: names[ord(mark[0]) - 1], texts[number])
 
     names.append(text(row[3]))
-    values = dict(zip(COLUMNS, row, strict=True))
-    values |= {name: text(values[name]) for name in COLUMNS[:17]}
-    values |= {name: [text(n) for n in lists[values[name]]] for name in COLUMNS[17:21]}
-    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in COLUMNS[21:23]}
+    columns = data["columns"]
+    values = dict(zip(columns, row, strict=True))
+    values |= {name: text(values[name]) for name in columns[:17]}
+    values |= {name: [text(n) for n in lists[values[name]]] for name in columns[17:21]}
+    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in columns[21:23]}
     return {**values, "full": "/".join(part for part in names[:2] if part)}
 
 

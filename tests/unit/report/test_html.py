@@ -23,6 +23,7 @@ from reconciler.report.html import (
     ReportSource,
     html_page,
 )
+from reconciler.report.markdown import load_template
 from reconciler.report.report import Action, ChangeCause, Diff, Need, NeedPlace
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase, WaveStatus
 from tests.support.html_reports import large_report, read_data
@@ -170,7 +171,7 @@ def test_address_that_is_not_of_the_web_is_no_link(url: str) -> None:
     page = html_page(report_of("x", url), Redactor())
     (row,) = read_data(page)["packages"].values()
 
-    assert row["url"] == ""
+    assert row["pull_url"] == ""
     assert f'href="{url}' not in page
 
 
@@ -180,7 +181,7 @@ def test_address_of_a_pull_request_is_a_link() -> None:
     page = html_page(report_of("x", url), Redactor())
     (row,) = read_data(page)["packages"].values()
 
-    assert row["url"] == url
+    assert row["pull_url"] == url
     assert f'href="{url}"' in page
 
 
@@ -235,3 +236,15 @@ def test_difference_that_many_packages_share_is_stored_once() -> None:
 
     assert page.count("a-value-of-its-own") == 1
     assert read_data(page)["diffs"][8]["files"]["app.yaml"][-1] == file.hunks
+
+
+def test_script_names_columns_that_pages_have() -> None:
+    script = load_template("report.js")
+
+    named = {
+        *re.findall(r'\b(?:get|list|records)\(row, "(\w+)"', script),
+        *re.findall(r"\bAT\.(\w+)", script),
+    }
+
+    assert named <= set(PageRow.__struct_fields__)
+    assert {"set_name", "waiting_for", "diff", "cause"} <= named
