@@ -407,7 +407,7 @@ class LockProposal(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """What is not done without consent; the rest proceeds (D17).
+    """A change that waits for consent; the rest proceeds (D17).
 
     `consent` is what a person writes into the configuration to allow exactly these.
     """

@@ -238,9 +238,9 @@ def package_statuses(
     opened.
     """
     listed: set[ObjectName] = set()
-    told: set[PackageKey] = set()
+    with_change: set[PackageKey] = set()
     for change in changes:
-        told.add(change.package)
+        with_change.add(change.package)
         target, missing = context.targets.get(change.package), unfinished.get(change.package)
         # What no stage may look at has a change, and no target.
         status = _status(change, target, missing, opened or {}) if target is not None else None
@@ -251,7 +251,7 @@ def package_statuses(
     placed = {v.key: package for package, variants in context.downstreams.items() for v in variants}
     for variant in context.desired.variants:
         # Another shard tells of its packages, and of repositories that this one skipped.
-        if variant.key in listed or (variant.key in placed and placed[variant.key] not in told):
+        if variant.key in listed or (variant.key in placed and placed[variant.key] not in with_change):
             continue
         view = find_view(variant, context.inventory)
         if view is None or view.role is not RepositoryRole.SKIPPED:

@@ -45,7 +45,9 @@ def test_moved_tag_is_followed_at_the_id_of_its_object() -> None:
     tag = blueprints.tag("web/v1", message="moved, and annotated")
     held = world.run("plan").out
     with world.edit("control", "follow it") as copy:
-        text = variant("edge-1", "web").replace("metadata:\n", f"metadata:\n  annotations: {{{FOLLOW}: {tag}}}\n")
+        text = variant("edge-1", "web").replace(
+            "metadata:\n", f"metadata:\n  annotations: {{{FOLLOW}: {tag}}}\n"
+        )
         (copy / manifest("edge-1", "web")).write_text(text)
 
     assert "UpstreamTagMoved" in held
