@@ -76,6 +76,8 @@ FIELDS: Final[Mapping[str, tuple[ImmutableField, ...]]] = {
     ),
     "IngressClass.networking.k8s.io": (ImmutableField("spec.controller"),),
     "RuntimeClass.node.k8s.io": (ImmutableField("handler"),),
+    "EndpointSlice.discovery.k8s.io": (ImmutableField("addressType"),),
+    "VolumeAttributesClass.storage.k8s.io": (ImmutableField("driverName"), ImmutableField("parameters")),
     "StorageClass.storage.k8s.io": (
         ImmutableField("provisioner", reason="updates to provisioner are forbidden"),
         ImmutableField("parameters", reason="updates to parameters are forbidden"),
@@ -104,6 +106,7 @@ _VOLUME: Final = frozenset(
 )
 """Fields of a PersistentVolume that are no source."""
 _CLAIM: Final = frozenset({"resources", "volumeAttributesClassName"})
+_PLACING: Final = frozenset({"nodeSelector", "affinity", "tolerations", "schedulingGates"})
 _POD: Final = frozenset(
     {"activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"}
 )
@@ -203,10 +206,19 @@ def _job(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None
     is_elastic = (version or (1, 27)) >= (1, 27) and field(new, "spec", "completionMode") == "Indexed"
     if not same(was, will) and not (is_elastic and field(new, "spec", "parallelism") == will):
         yield Fault("spec.completions", _IMMUTABLE)
-    # While it is suspended, labels and what places its Pods may change.
-    is_suspended = field(old, "spec", "suspend") is True
-    if not is_suspended and not same(field(old, "spec", "template"), field(new, "spec", "template")):
+    templates = [field(side, "spec", "template") for side in (old, new)]
+    if field(old, "spec", "suspend") is True:
+        templates = [_unplaced(template) for template in templates]
+    if not same(*templates):
         yield Fault("spec.template", _IMMUTABLE)
+
+
+def _unplaced(template: Any) -> Any:
+    """Return a template without what may change while a Job is suspended: metadata, placement, resources."""
+    spec = {key: part for key, part in _spec(template or {}).items() if key not in _PLACING}
+    return {
+        k: [_without(c, "resources") for c in v] if k.endswith("ontainers") else v for k, v in spec.items()
+    }
 
 
 def _claim(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:

@@ -128,11 +128,9 @@ class Judge(Struct, frozen=True):
         if kind.group in BUILT_IN:
             return
         places = (self.cluster.definitions.get(kind), self.proposed.get(kind))
-        is_sure = True
-        if old is not None and old.get("apiVersion") != new.get("apiVersion"):
-            # How a webhook converts one version to another one is not known.
-            is_sure = all(definition.converts_nothing for definition in places if definition is not None)
-            old = old if is_sure else None
+        # How a webhook converts one version to another one is not known.
+        is_converted = old is not None and old.get("apiVersion") != new.get("apiVersion")
+        is_sure = not is_converted or all(d.converts_nothing for d in places if d is not None)
         schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
         try:
             faults = [list(schema.find_faults(old, new)) for schema in schemas]

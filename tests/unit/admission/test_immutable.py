@@ -40,7 +40,18 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
             f"template: {POD.replace('i:1', 'i:1, imagePullPolicy: IfNotPresent')}",
             [],
         ),
-        ("Job.batch", f"suspend: true, template: {POD}", f"template: {POD.replace('i:1', 'i:2')}", []),
+        (
+            "Job.batch",
+            f"suspend: true, template: {POD}",
+            f"template: {POD.replace('i:1', 'i:2')}",
+            ["spec.template"],
+        ),
+        (
+            "Job.batch",
+            f"suspend: true, template: {POD}",
+            f"template: {POD.replace('i:1', 'i:1, resources: {limits: {cpu: 1}}').replace('spec: {', 'spec: {nodeSelector: {a: b}, ')}",
+            [],
+        ),
         ("Job.batch", "backoffLimit: 1", "backoffLimit: 2", []),
         ("Job.batch", "completions: 1", "completions: 2", ["spec.completions"]),
         (
@@ -109,6 +120,8 @@ def test_update_of_a_spec_has_these_faults(kind: str, old: str, new: str, faults
             [],
         ),
         ("PriorityClass.scheduling.k8s.io", "value: 1", "value: 2", ["value"]),
+        ("EndpointSlice.discovery.k8s.io", "addressType: IPv4", "addressType: IPv6", ["addressType"]),
+        ("VolumeAttributesClass.storage.k8s.io", "driverName: a", "driverName: a\nparameters: {}", []),
         ("RuntimeClass.node.k8s.io", "handler: a", "handler: b", ["handler"]),
         ("StorageClass.storage.k8s.io", "parameters: {a: '1'}", "parameters: {a: '2'}", ["parameters"]),
         ("StorageClass.storage.k8s.io", "{}", "reclaimPolicy: Delete", []),

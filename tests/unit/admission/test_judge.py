@@ -1,0 +1,169 @@
+"""What the API server of a cluster would answer to one object of a change, by its documented rules."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from reconciler.admission.cluster import Cluster
+from reconciler.admission.judge import Judge, ObjectChange
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.krm.yaml import load_documents
+from reconciler.names.ids import GroupKind
+
+LIMITS = GroupKind("x.io", "Limit")
+
+
+def read(text: str) -> dict[str, Any]:
+    (document,) = load_documents(text.encode())
+    return dict(document.value)
+
+
+def verdicts(
+    old: str, new: str, governing: Sequence[dict[str, Any]], *, complete: Sequence[GroupKind] = ()
+) -> list[tuple[str, str]]:
+    """Return verdict and message of each judgement; a side is "" where the object is not there."""
+    snapshot = Snapshot(present=True, complete=frozenset((kind, ALL_NAMESPACES) for kind in complete))
+    on_main = [
+        *governing,
+        read("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {env: dev}}"),
+    ]
+    cluster = Cluster("c", snapshot, read_main=lambda kind: [v for v in on_main if v["kind"] == kind.kind])
+    change = ObjectChange(*(read(text) if text else None for text in (old, new)))
+    return [(str(j.verdict), str(j.message)) for j in Judge(cluster).judge(change)]
+
+
+def definition(schema: str, versions: Sequence[str] = ("v1",), more: str = "") -> dict[str, Any]:
+    listed = "".join(
+        f"  - {{name: {name}, served: true, storage: {str(name == versions[0]).lower()}, "
+        f"schema: {{openAPIV3Schema: {{type: object, properties: {{spec: {schema}}}}}}}}}\n"
+        for name in versions
+    )
+    return read(f"""\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: limits.x.io}}
+spec:
+  group: x.io
+  scope: Cluster
+  names: {{kind: Limit, plural: limits}}
+  {more or "conversion: {strategy: None}"}
+  versions:
+{listed}""")
+
+
+def limit(spec: str, version: str = "v1") -> str:
+    return f"apiVersion: x.io/{version}\nkind: Limit\nmetadata: {{name: a}}\nspec: {spec}\n"
+
+
+RULES = "x-kubernetes-validations: [{rule: 'self == oldSelf', message: fixed}]"
+FIXED = f"{{type: object, properties: {{a: {{type: string, {RULES}}}, b: {{type: string}}}}}}"
+OPTIONAL = (
+    "rule: 'oldSelf.hasValue() || self == \"a\"', optionalOldSelf: true, "
+    'messageExpression: \'oldSelf.hasValue() ? "old" : "new " + self\''
+)
+SET_ONCE = (
+    f"{{type: object, properties: {{a: {{type: string, x-kubernetes-validations: [{{{OPTIONAL}}}]}}}}}}"
+)
+MODE = "{type: object, properties: {m: {type: string, default: x, nullable: true, enum: [x, y]}}}"
+MAP = "{type: object, additionalProperties: {type: string}}"
+LIST = "{type: object, properties: {l: {type: array, items: {type: string, default: z}}}}"
+PORT = "{x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}], pattern: '^[0-9]+%?$'}"
+OPEN = "{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: integer}}}"
+WEBHOOK = "conversion: {strategy: Webhook}"
+
+
+@pytest.mark.parametrize(
+    ("crd", "old", "new", "answers"),
+    [
+        pytest.param(definition(FIXED), limit("{a: p}"), limit("{a: q}"), [("refused", "spec.a: fixed")], id="transition"),
+        pytest.param(definition(FIXED), limit("{b: p}"), limit("{a: q}"), [], id="a value that is new has no old one"),
+        pytest.param(definition(FIXED), limit("{a: p}"), limit("{b: q}"), [], id="one that goes is not compared"),
+        pytest.param(definition(SET_ONCE), "", limit("{a: b}"), [("refused", "spec.a: new b")], id="optional oldSelf, new"),
+        pytest.param(definition(SET_ONCE), limit("{a: a}"), limit("{a: b}"), [], id="optional oldSelf, old"),
+        pytest.param(definition(MODE), "", limit("{m: null}"), [("refused", "spec.m: must be of type string")], id="null that the enum lacks"),
+        pytest.param(definition(MODE), "", limit("{}"), [], id="default"),
+        pytest.param(definition(MAP), "", limit("{a: null}"), [], id="null in a map goes"),
+        pytest.param(definition(LIST), "", limit("{l: [null, b]}"), [], id="null in a list gets the default"),
+        pytest.param(definition(f"{{type: object, properties: {{p: {PORT}}}}}"), "", limit("{p: 5}"), [], id="a pattern is for texts"),
+        pytest.param(definition(f"{{type: object, properties: {{p: {PORT}}}}}"), "", limit("{p: 5x}"), [("refused", "spec.p: should match '^[0-9]+%?$'")], id="int or string"),
+        pytest.param(definition(OPEN), "", limit("{b: {c: [1]}, a: 1}"), [], id="unknown fields stay"),
+        pytest.param(definition(OPEN), "", limit("{b: 1, a: x}"), [("refused", "spec.a: must be of type integer")], id="known ones are checked"),
+        pytest.param(definition(FIXED, ("v1", "v2")), limit("{a: p}"), limit("{a: q}", "v2"), [("refused", "spec.a: fixed")], id="another version, alike"),
+        pytest.param(definition(FIXED, ("v1", "v2"), WEBHOOK), limit("{a: p}"), limit("{a: q}", "v2"), [("not judged", "spec.a: fixed")], id="another version, converted"),
+        pytest.param(definition(OPEN, ("v1", "v2"), WEBHOOK), limit("{a: 1}"), limit("{a: p}", "v2"), [("not judged", "spec.a: must be of type integer")], id="a fault that conversion may explain"),
+        pytest.param(definition(OPEN), "", limit("{}", "v3"), [("refused", "apiVersion: its definition serves v1, not v3")], id="a version that is not served"),
+    ],
+)  # fmt: skip
+def test_custom_resource_is_judged_by_its_definition(
+    crd: dict[str, Any], old: str, new: str, answers: list[tuple[str, str]]
+) -> None:
+    assert verdicts(old, new, [crd]) == answers
+
+
+def policy(expression: str, rule: str = "", *, binding: str = "", **spec: str) -> list[dict[str, Any]]:
+    """Return a policy with this validation and its binding."""
+    rule = rule or "apiGroups: ['x.io'], apiVersions: [v1], operations: ['*'], resources: [limits]"
+    more = "".join(f"  {key}: {value}\n" for key, value in spec.items())
+    kind = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy"
+    return [
+        read(f"""\
+{kind}
+metadata: {{name: p}}
+spec:
+  matchConstraints: {{resourceRules: [{{{rule}}}]}}
+  validations: [{{expression: "{expression}", message: bad}}]
+{more}"""),
+        read(
+            f"{kind}Binding\nmetadata: {{name: p}}\nspec: {{policyName: p, validationActions: [Deny]{binding}}}"
+        ),
+    ]
+
+
+APP = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
+"""
+DEPLOYMENTS = "apiGroups: [apps], apiVersions: ['*'], operations: ['*'], resources: [deployments]"
+OLD_APPS = DEPLOYMENTS.replace("'*'", "v1beta1", 1)
+PARAMS = {"paramKind": "{apiVersion: x.io/v1, kind: Limit}"}
+DENY = ", paramRef: {name: a, parameterNotFoundAction: Deny}"
+REFUSED = [("refused", "policy p: bad")]
+NO_PARAMS = "policy p: no params found for policy binding with `Deny` parameterNotFoundAction"
+CONVERTED = "policy p cannot be judged: it is for another version of Deployment"
+DEFAULT = definition("{type: object, default: {}, properties: {most: {type: integer, default: 3}}}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "governing", "answers"),
+    [
+        pytest.param(APP, "", policy("request.operation != 'DELETE'", DEPLOYMENTS), [("refused", "its deletion: policy p: bad")], id="deletion"),
+        pytest.param(APP, "", policy("oldObject.metadata.name == 'web' && object == null", DEPLOYMENTS), [], id="a deletion has an old object only"),
+        pytest.param("", APP, policy("object.spec.replicas == 1", DEPLOYMENTS), [], id="a default of a built-in kind"),
+        pytest.param("", APP, policy("false", OLD_APPS), [("not judged", CONVERTED)], id="a rule for another version"),
+        pytest.param("", APP, policy("false", OLD_APPS + "}], matchPolicy: Exact, excludeResourceRules: [{resources: [x]"), [], id="exactly another version"),
+        pytest.param("", APP, policy("namespaceObject.metadata.labels.env == 'prod'", DEPLOYMENTS), REFUSED, id="the namespace"),
+        pytest.param("", APP, policy("'kubernetes.io/metadata.name' in namespaceObject.metadata.labels", DEPLOYMENTS), [], id="the label of a namespace"),
+        pytest.param("", APP.replace("shop", "new"), policy("namespaceObject != null", DEPLOYMENTS), [("not judged", "policy p cannot be judged: its namespace is not known")], id="a namespace that is not known"),
+        pytest.param("", limit("{}"), [*policy("namespaceObject == null"), DEFAULT], [], id="no namespace"),
+        pytest.param("", APP, [*policy("object.spec.replicas > params.spec.most", DEPLOYMENTS, binding=DENY, **PARAMS), DEFAULT, read(limit("{}"))], REFUSED, id="a parameter with defaults"),
+        pytest.param("", APP, [*policy("true", DEPLOYMENTS, binding=DENY, **PARAMS), DEFAULT], [("refused", NO_PARAMS)], id="no parameter"),
+        pytest.param("", APP, [*policy("true", DEPLOYMENTS, binding=DENY, failurePolicy="Ignore", **PARAMS), DEFAULT], [], id="no parameter, and errors are ignored"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS, failurePolicy="Ignore"), REFUSED, id="failurePolicy is about errors alone"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS, matchConditions="[{name: u, expression: 'request.userInfo.username == \"x\"'}]"), [("not judged", 'policy p cannot be judged: Key not found in map : "userInfo"')], id="who asks is not known"),
+        pytest.param("", APP, policy("variables.b", DEPLOYMENTS, variables="[{name: a, expression: object.spec.nope}, {name: b, expression: 'true || variables.a'}]"), [], id="a variable that fails and does not matter"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS + ", scope: Cluster"), [], id="scope"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS + ", resourceNames: [other]"), [], id="names"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS.replace("deployments", "deployments/scale")), [], id="a subresource"),
+    ],
+)  # fmt: skip
+def test_policy_decides(
+    old: str, new: str, governing: list[dict[str, Any]], answers: list[tuple[str, str]]
+) -> None:
+    found = verdicts(old, new, governing, complete=[LIMITS])
+
+    assert [answer for answer in found if "policy p" in answer[1]] == answers
