@@ -151,7 +151,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         if definition is not None:
             is_namespaced = definition.spec.get("scope") == "Namespaced"
             return str(value_at(definition.spec, "names", "plural")), is_namespaced
-        return self.snapshot.resources.get(kind) or (_plural(kind.kind), _is_namespaced(kind))
+        return self.snapshot.resources.get(kind) or (kind.plural, _is_namespaced(kind))
 
     def namespace(self, name: str) -> Mapping[str, Any] | None:
         """Return a namespace with the label of its name, None where it is not known."""
@@ -185,13 +185,6 @@ def _is_namespaced(kind: GroupKind) -> bool | None:
     if kind.kind in _CLUSTER_KINDS:
         return False
     return True if kind.group in BUILT_IN else None
-
-
-def _plural(kind: str) -> str:
-    word = kind.lower()
-    if word.endswith("s"):
-        return word if word == "endpoints" else f"{word}es"
-    return f"{word[:-1]}ies" if word.endswith("y") and word[-2:] != "ey" else f"{word}s"
 
 
 def identity_of(value: Mapping[str, Any]) -> tuple[GroupKind, str, str] | None:

@@ -56,6 +56,19 @@ class GroupKind(NamedTuple):
     group: str
     kind: str
 
+    @property
+    def plural(self) -> str:
+        """The resource name that a kind usually has.
+
+        Source: apimachinery pkg/api/meta restmapper.go, UnsafeGuessKindToResource.
+        """
+        word = self.kind.lower()
+        if word == "endpoints" or not word:
+            return word
+        if word[-1] == "y" and word[-2:-1] not in "aeiou":
+            return f"{word[:-1]}ies"
+        return f"{word}es" if word[-1] == "s" else f"{word}s"
+
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
 

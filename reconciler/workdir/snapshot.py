@@ -84,18 +84,8 @@ def _qualified(plural: str, group: str) -> str:
 
 
 def guess_plural(kind: GroupKind) -> str:
-    """Return the resource name that a kind usually has, with its group.
-
-    Source: apimachinery pkg/api/meta restmapper.go, UnsafeGuessKindToResource.
-    """
-    word = kind.kind.lower()
-    if word.endswith("s"):
-        plural = f"{word}es"
-    elif word.endswith("y"):
-        plural = f"{word[:-1]}ies"
-    else:
-        plural = f"{word}s"
-    return _qualified(plural, kind.group)
+    """Return the resource name that a kind usually has, with its group."""
+    return _qualified(kind.plural, kind.group)
 
 
 class ImportOptions(Struct, frozen=True):

@@ -16,6 +16,9 @@ def read(text: str) -> dict[str, Any]:
 
 
 POD = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i:1}]}}"
+PLACED = POD.replace("i:1", "i:1, resources: {limits: {cpu: 1}}").replace(
+    "spec: {", "spec: {nodeSelector: {a: b}, "
+)
 SELECTOR = "selector: {matchLabels: {a: b}}"
 CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}}]"
 
@@ -49,7 +52,7 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
         (
             "Job.batch",
             f"suspend: true, template: {POD}",
-            f"template: {POD.replace('i:1', 'i:1, resources: {limits: {cpu: 1}}').replace('spec: {', 'spec: {nodeSelector: {a: b}, ')}",
+            f"template: {PLACED}",
             [],
         ),
         ("Job.batch", "backoffLimit: 1", "backoffLimit: 2", []),

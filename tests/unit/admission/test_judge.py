@@ -76,25 +76,89 @@ WEBHOOK = "conversion: {strategy: Webhook}"
 @pytest.mark.parametrize(
     ("crd", "old", "new", "answers"),
     [
-        pytest.param(definition(FIXED), limit("{a: p}"), limit("{a: q}"), [("refused", "spec.a: fixed")], id="transition"),
-        pytest.param(definition(FIXED), limit("{b: p}"), limit("{a: q}"), [], id="a value that is new has no old one"),
-        pytest.param(definition(FIXED), limit("{a: p}"), limit("{b: q}"), [], id="one that goes is not compared"),
-        pytest.param(definition(SET_ONCE), "", limit("{a: b}"), [("refused", "spec.a: new b")], id="optional oldSelf, new"),
+        pytest.param(
+            definition(FIXED),
+            limit("{a: p}"),
+            limit("{a: q}"),
+            [("refused", "spec.a: fixed")],
+            id="transition",
+        ),
+        pytest.param(
+            definition(FIXED), limit("{b: p}"), limit("{a: q}"), [], id="a value that is new has no old one"
+        ),
+        pytest.param(
+            definition(FIXED), limit("{a: p}"), limit("{b: q}"), [], id="one that goes is not compared"
+        ),
+        pytest.param(
+            definition(SET_ONCE),
+            "",
+            limit("{a: b}"),
+            [("refused", "spec.a: new b")],
+            id="optional oldSelf, new",
+        ),
         pytest.param(definition(SET_ONCE), limit("{a: a}"), limit("{a: b}"), [], id="optional oldSelf, old"),
-        pytest.param(definition(MODE), "", limit("{m: null}"), [("refused", "spec.m: must be of type string")], id="null that the enum lacks"),
+        pytest.param(
+            definition(MODE),
+            "",
+            limit("{m: null}"),
+            [("refused", "spec.m: must be of type string")],
+            id="null that the enum lacks",
+        ),
         pytest.param(definition(MODE), "", limit("{}"), [], id="default"),
         pytest.param(definition(MAP), "", limit("{a: null}"), [], id="null in a map goes"),
         pytest.param(definition(LIST), "", limit("{l: [null, b]}"), [], id="null in a list gets the default"),
-        pytest.param(definition(f"{{type: object, properties: {{p: {PORT}}}}}"), "", limit("{p: 5}"), [], id="a pattern is for texts"),
-        pytest.param(definition(f"{{type: object, properties: {{p: {PORT}}}}}"), "", limit("{p: 5x}"), [("refused", "spec.p: should match '^[0-9]+%?$'")], id="int or string"),
+        pytest.param(
+            definition(f"{{type: object, properties: {{p: {PORT}}}}}"),
+            "",
+            limit("{p: 5}"),
+            [],
+            id="a pattern is for texts",
+        ),
+        pytest.param(
+            definition(f"{{type: object, properties: {{p: {PORT}}}}}"),
+            "",
+            limit("{p: 5x}"),
+            [("refused", "spec.p: should match '^[0-9]+%?$'")],
+            id="int or string",
+        ),
         pytest.param(definition(OPEN), "", limit("{b: {c: [1]}, a: 1}"), [], id="unknown fields stay"),
-        pytest.param(definition(OPEN), "", limit("{b: 1, a: x}"), [("refused", "spec.a: must be of type integer")], id="known ones are checked"),
-        pytest.param(definition(FIXED, ("v1", "v2")), limit("{a: p}"), limit("{a: q}", "v2"), [("refused", "spec.a: fixed")], id="another version, alike"),
-        pytest.param(definition(FIXED, ("v1", "v2"), WEBHOOK), limit("{a: p}"), limit("{a: q}", "v2"), [("not judged", "spec.a: fixed")], id="another version, converted"),
-        pytest.param(definition(OPEN, ("v1", "v2"), WEBHOOK), limit("{a: 1}"), limit("{a: p}", "v2"), [("not judged", "spec.a: must be of type integer")], id="a fault that conversion may explain"),
-        pytest.param(definition(OPEN), "", limit("{}", "v3"), [("refused", "apiVersion: its definition serves v1, not v3")], id="a version that is not served"),
+        pytest.param(
+            definition(OPEN),
+            "",
+            limit("{b: 1, a: x}"),
+            [("refused", "spec.a: must be of type integer")],
+            id="known ones are checked",
+        ),
+        pytest.param(
+            definition(FIXED, ("v1", "v2")),
+            limit("{a: p}"),
+            limit("{a: q}", "v2"),
+            [("refused", "spec.a: fixed")],
+            id="another version, alike",
+        ),
+        pytest.param(
+            definition(FIXED, ("v1", "v2"), WEBHOOK),
+            limit("{a: p}"),
+            limit("{a: q}", "v2"),
+            [("not judged", "spec.a: fixed")],
+            id="another version, converted",
+        ),
+        pytest.param(
+            definition(OPEN, ("v1", "v2"), WEBHOOK),
+            limit("{a: 1}"),
+            limit("{a: p}", "v2"),
+            [("not judged", "spec.a: must be of type integer")],
+            id="a fault that conversion may explain",
+        ),
+        pytest.param(
+            definition(OPEN),
+            "",
+            limit("{}", "v3"),
+            [("refused", "apiVersion: its definition serves v1, not v3")],
+            id="a version that is not served",
+        ),
     ],
-)  # fmt: skip
+)
 def test_custom_resource_is_judged_by_its_definition(
     crd: dict[str, Any], old: str, new: str, answers: list[tuple[str, str]]
 ) -> None:
@@ -114,9 +178,11 @@ spec:
   matchConstraints: {{resourceRules: [{{{rule}}}]}}
   validations: [{{expression: "{expression}", message: bad}}]
 {more}"""),
-        read(
-            f"{kind}Binding\nmetadata: {{name: p}}\nspec: {{policyName: p, validationActions: [Deny]{binding}}}"
-        ),
+        read(f"""\
+{kind}Binding
+metadata: {{name: p}}
+spec: {{policyName: p, validationActions: [Deny]{binding}}}
+"""),
     ]
 
 
@@ -141,26 +207,120 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
 @pytest.mark.parametrize(
     ("old", "new", "governing", "answers"),
     [
-        pytest.param(APP, "", policy("request.operation != 'DELETE'", DEPLOYMENTS), [("refused", "its deletion: policy p: bad")], id="deletion"),
-        pytest.param(APP, "", policy("oldObject.metadata.name == 'web' && object == null", DEPLOYMENTS), [], id="a deletion has an old object only"),
-        pytest.param("", APP, policy("object.spec.replicas == 1", DEPLOYMENTS), [], id="a default of a built-in kind"),
-        pytest.param("", APP, policy("false", OLD_APPS), [("not judged", CONVERTED)], id="a rule for another version"),
-        pytest.param("", APP, policy("false", OLD_APPS + "}], matchPolicy: Exact, excludeResourceRules: [{resources: [x]"), [], id="exactly another version"),
-        pytest.param("", APP, policy("namespaceObject.metadata.labels.env == 'prod'", DEPLOYMENTS), REFUSED, id="the namespace"),
-        pytest.param("", APP, policy("'kubernetes.io/metadata.name' in namespaceObject.metadata.labels", DEPLOYMENTS), [], id="the label of a namespace"),
-        pytest.param("", APP.replace("shop", "new"), policy("namespaceObject != null", DEPLOYMENTS), [("not judged", "policy p cannot be judged: its namespace is not known")], id="a namespace that is not known"),
+        pytest.param(
+            APP,
+            "",
+            policy("request.operation != 'DELETE'", DEPLOYMENTS),
+            [("refused", "its deletion: policy p: bad")],
+            id="deletion",
+        ),
+        pytest.param(
+            APP,
+            "",
+            policy("oldObject.metadata.name == 'web' && object == null", DEPLOYMENTS),
+            [],
+            id="a deletion has an old object only",
+        ),
+        pytest.param(
+            "", APP, policy("object.spec.replicas == 1", DEPLOYMENTS), [], id="a default of a built-in kind"
+        ),
+        pytest.param(
+            "", APP, policy("false", OLD_APPS), [("not judged", CONVERTED)], id="a rule for another version"
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("false", OLD_APPS + "}], matchPolicy: Exact, excludeResourceRules: [{resources: [x]"),
+            [],
+            id="exactly another version",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("namespaceObject.metadata.labels.env == 'prod'", DEPLOYMENTS),
+            REFUSED,
+            id="the namespace",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("'kubernetes.io/metadata.name' in namespaceObject.metadata.labels", DEPLOYMENTS),
+            [],
+            id="the label of a namespace",
+        ),
+        pytest.param(
+            "",
+            APP.replace("shop", "new"),
+            policy("namespaceObject != null", DEPLOYMENTS),
+            [("not judged", "policy p cannot be judged: its namespace is not known")],
+            id="a namespace that is not known",
+        ),
         pytest.param("", limit("{}"), [*policy("namespaceObject == null"), DEFAULT], [], id="no namespace"),
-        pytest.param("", APP, [*policy("object.spec.replicas > params.spec.most", DEPLOYMENTS, binding=DENY, **PARAMS), DEFAULT, read(limit("{}"))], REFUSED, id="a parameter with defaults"),
-        pytest.param("", APP, [*policy("true", DEPLOYMENTS, binding=DENY, **PARAMS), DEFAULT], [("refused", NO_PARAMS)], id="no parameter"),
-        pytest.param("", APP, [*policy("true", DEPLOYMENTS, binding=DENY, failurePolicy="Ignore", **PARAMS), DEFAULT], [], id="no parameter, and errors are ignored"),
-        pytest.param("", APP, policy("false", DEPLOYMENTS, failurePolicy="Ignore"), REFUSED, id="failurePolicy is about errors alone"),
-        pytest.param("", APP, policy("false", DEPLOYMENTS, matchConditions="[{name: u, expression: 'request.userInfo.username == \"x\"'}]"), [("not judged", 'policy p cannot be judged: Key not found in map : "userInfo"')], id="who asks is not known"),
-        pytest.param("", APP, policy("variables.b", DEPLOYMENTS, variables="[{name: a, expression: object.spec.nope}, {name: b, expression: 'true || variables.a'}]"), [], id="a variable that fails and does not matter"),
+        pytest.param(
+            "",
+            APP,
+            [
+                *policy("object.spec.replicas > params.spec.most", DEPLOYMENTS, binding=DENY, **PARAMS),
+                DEFAULT,
+                read(limit("{}")),
+            ],
+            REFUSED,
+            id="a parameter with defaults",
+        ),
+        pytest.param(
+            "",
+            APP,
+            [*policy("true", DEPLOYMENTS, binding=DENY, **PARAMS), DEFAULT],
+            [("refused", NO_PARAMS)],
+            id="no parameter",
+        ),
+        pytest.param(
+            "",
+            APP,
+            [*policy("true", DEPLOYMENTS, binding=DENY, failurePolicy="Ignore", **PARAMS), DEFAULT],
+            [],
+            id="no parameter, and errors are ignored",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("false", DEPLOYMENTS, failurePolicy="Ignore"),
+            REFUSED,
+            id="failurePolicy is about errors alone",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy(
+                "false",
+                DEPLOYMENTS,
+                matchConditions="[{name: u, expression: 'request.userInfo.username == \"x\"'}]",
+            ),
+            [("not judged", 'policy p cannot be judged: Key not found in map : "userInfo"')],
+            id="who asks is not known",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy(
+                "variables.b",
+                DEPLOYMENTS,
+                variables="[{name: a, expression: object.x}, {name: b, expression: 'true || variables.a'}]",
+            ),
+            [],
+            id="a variable that fails and does not matter",
+        ),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", scope: Cluster"), [], id="scope"),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", resourceNames: [other]"), [], id="names"),
-        pytest.param("", APP, policy("false", DEPLOYMENTS.replace("deployments", "deployments/scale")), [], id="a subresource"),
+        pytest.param(
+            "",
+            APP,
+            policy("false", DEPLOYMENTS.replace("deployments", "deployments/scale")),
+            [],
+            id="a subresource",
+        ),
     ],
-)  # fmt: skip
+)
 def test_policy_decides(
     old: str, new: str, governing: list[dict[str, Any]], answers: list[tuple[str, str]]
 ) -> None:
