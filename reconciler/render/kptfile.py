@@ -197,6 +197,14 @@ def upstream_functions(packages: Iterable[Files]) -> frozenset[str]:
     )
 
 
+def other_functions(files: Files, owners: FunctionOwners) -> list[str]:
+    """Return the names of functions of a package that variants added who are not its owners, in order."""
+    value = kptfile_value(files[KPTFILE].data) if KPTFILE in files else {}
+    items = (item for field in ("mutators", "validators") for item in mappings_at(value, _PIPELINE, field))
+    names = [str(item.get("name")) for item in items if not owners.has(item)]
+    return [n for n in names if n.startswith(f"{_FUNCTION_PREFIX}.") and n not in owners.upstream]
+
+
 def function_name(variant: str, function: str, index: int) -> str:
     """Return the name of a variant's own function.
 

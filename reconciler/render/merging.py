@@ -617,33 +617,55 @@ def _adopt(inputs: VariantInputs, local: Files, policy: ConflictPolicy) -> Packa
     return replace(merged, notes=(f"There was no upstreamLock: {compared}", *merged.notes))
 
 
-def replaced_values(local: Files, result: Files) -> list[str]:
+def replaced_values(local: Files, result: Files, base: Files) -> list[str]:
     """Return the values of an adopted package that are others in the result, by field and file.
 
-    What is only added is none of them, nor is a resource that a function renamed; Kptfiles are left out.
+    What is only added is none of them, nor is a value of the `base` that local was made from; Kptfiles are
+    left out. A resource that a function renamed is known where its file has one of the kind.
     """
     names: list[str] = []
     for path in sorted(local.keys() & result.keys()):
         if path.rpartition("/")[2] == KPTFILE or is_equal(local[path], result[path]):
             continue
-        after = {document.identity: document.data for document in documents_of(result[path])}
-        for document in documents_of(local[path]):
-            edits = differences(document.data, after.get(document.identity, document.data))
+        before, after = documents_of(local[path]), documents_of(result[path])
+        for document in before:
+            twin = _twin(document, before, after)
+            edits = differences(document.data, twin.data) if twin is not None else ()
+            there = find_resource(base, path, document.identity)
+            former = there[1].data if there is not None else None
             replaced = (
-                e for e in edits if isinstance(e, SetValue | DeleteKey) and _has(document.data, e.path)
+                e
+                for e in edits
+                if isinstance(e, SetValue | DeleteKey)
+                and (mine := _part(document.data, e.path)) is not _NONE
+                and not is_same(mine, _part(former, e.path))
             )
             names += [f"{field_text(edit.path)} in {path}" for edit in replaced]
     return names
 
 
-def _has(value: Any, path: Iterable[str | int]) -> bool:
-    """Return whether a value has a part at a path."""
+def _twin(
+    document: ResourceDocument, before: Sequence[ResourceDocument], after: Sequence[ResourceDocument]
+) -> ResourceDocument | None:
+    """Return a resource of a file as functions left it: by its identity, or as the only one of its kind."""
+    kind = document.identity[:2]
+    found = [d for d in after if d.identity == document.identity]
+    if not found and sum(d.identity[:2] == kind for d in before) == 1:
+        found = [d for d in after if d.identity[:2] == kind]
+    return found[0] if len(found) == 1 else None
+
+
+_NONE = object()
+
+
+def _part(value: Any, path: Iterable[str | int]) -> Any:
+    """Return the part of a value at a path, `_NONE` where there is none."""
     try:
         for step in path:
             value = value[step]
     except (KeyError, IndexError, TypeError):
-        return False
-    return True
+        return _NONE
+    return value
 
 
 def _upstream_ref(pin: Pin) -> UpstreamRef:

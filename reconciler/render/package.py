@@ -28,6 +28,7 @@ from reconciler.render.draft import draft_context, package_policy, update_draft,
 from reconciler.render.injection import inject_config
 from reconciler.render.kptfile import (
     add_functions,
+    other_functions,
     shared_inventories,
     stamp_kptfile,
     strip_ownership,
@@ -152,11 +153,9 @@ def _render_variants(
     done = {key: _with_subpackages(p, resolved_by_key[key[0]], contents) for key, p in done.items()}
     for resolved in variants:
         package = done[resolved.variant.key, False]
-        if resolved.local and resolved.base is None and isinstance(package, Package):
-            names = replaced_values(contents.get(resolved.local, {}), package.files)
-            if names:
-                note = f"Its manifest replaces {some(names, _MOST_NAMES)}"
-                done[resolved.variant.key, False] = replace(package, notes=(*package.notes, note))
+        if isinstance(package, Package):
+            notes = (*package.notes, *_adoption_notes(resolved, package.files, contents, inventory))
+            done[resolved.variant.key, False] = replace(package, notes=notes)
     defects: dict[ObjectName, Problem] = {}
     for key, begun in (fresh | merged).items():
         package, resolved = done[key], resolved_by_key[key[0]]
@@ -180,6 +179,22 @@ def _render_variants(
         )
         for p in rendered
     }
+
+
+def _adoption_notes(
+    resolved: ResolvedVariant, files: Files, contents: Contents, inventory: Inventory
+) -> Iterator[str]:
+    """Yield what adoption does to values of people, and the functions of other variants that stay."""
+    if resolved.local not in contents:
+        return
+    owners = function_owners(contents[resolved.local], resolved, inventory, contents)
+    if owners.former is not None:
+        return
+    base = contents.get(resolved.base.tree, {}) if resolved.base else {}
+    if names := replaced_values(contents[resolved.local], files, base):
+        yield f"Its manifest replaces {some(names, _MOST_NAMES)}"
+    if names := other_functions(files, owners):
+        yield f"Functions of other variants stay in its Kptfile: {some(names, _MOST_NAMES)}"
 
 
 def _edited(

@@ -171,6 +171,26 @@ def test_functions_of_a_former_owner_go_with_what_they_wrote(
     assert ("gone" in app) is ("replicas: 7" in app) is is_edited
 
 
+def test_adoption_of_a_released_package_names_functions_that_stay_and_values_that_go(tmp_path: Path) -> None:
+    world = make(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    released = named(variant(EDGE, "web"), "a") + namespaced("old") + "  deletionPolicy: orphan\n"
+    control.commit({OURS: released + "  packageContext: {data: {region: east}}\n"})
+    publish(world)
+    control.commit({OURS: None})
+    assert world.run("apply").code == 0
+    assert world.run("approve", f"{EDGE}/web").code == 0
+    context = read(world, "web/package-context.yaml").replace("region: east", "region: mine")
+    Repo(world.root / f"{EDGE}.git").commit({"web/package-context.yaml": context})
+    text = named(variant(EDGE, "web"), "b") + namespaced("new") + "  adoptionPolicy: adoptExisting\n"
+    control.commit({OURS: text + "  packageContext: {data: {region: west}}\n"})
+
+    planned = world.run("plan").out
+
+    assert "Functions of other variants stay in its Kptfile: PackageVariant.a.ns.0" in planned
+    assert "Its manifest replaces data.region in package-context.yaml" in planned
+
+
 STARLARK = """\
 for resource in ctx.resource_list["items"]:
   if resource["kind"] == "Kptfile":

@@ -9,7 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Files
+from reconciler.names.objects import File, Files
 from reconciler.policy import OnConflict, Policy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merging import (
@@ -343,9 +343,21 @@ def test_adoption_names_the_values_that_it_replaces_and_not_what_it_adds() -> No
         }
     )
 
-    assert sorted(replaced_values(local, result)) == [
-        "spec.a in net.yaml",
-        "spec.gone in net.yaml",
-        "spec.ports[0].port in net.yaml",
+    replaced = ["spec.a in net.yaml", "spec.gone in net.yaml", "spec.ports[0].port in net.yaml"]
+    assert sorted(replaced_values(local, result, {})) == replaced
+    assert replaced_values(local, local, {}) == []
+    renamed = File.of(result["net.yaml"].data.replace(b"name: n\r\n", b"name: pre-n\r\n"))
+    assert sorted(replaced_values(local, {**result, "net.yaml": renamed}, {})) == [
+        "metadata.name in net.yaml",
+        *replaced,
     ]
-    assert replaced_values(local, local) == []
+
+
+def test_adoption_names_no_value_that_nobody_changed_since_upstream() -> None:
+    text = "kind: Net\nmetadata:\n  name: n\nspec:\n  a: 1\n  b: 1\n"
+    base, local, result = (
+        package({"net.yaml": text.replace("a: 1", f"a: {a}").replace("b: 1", f"b: {b}")})
+        for a, b in ((1, 1), (2, 1), (3, 3))
+    )
+
+    assert replaced_values(local, result, base) == ["spec.a in net.yaml"]
