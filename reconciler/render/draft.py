@@ -46,7 +46,8 @@ def update_draft(
 
     An open conflict stays open until a person or a policy answers it, whatever a later merge changes.
     """
-    resolved, files = inputs.resolved, inputs.contents[draft.tree]
+    resolved = inputs.resolved
+    files = inputs.contents[resolved.draft_local or draft.tree]
     policy = package_policy(inputs, files)
     main = _merge_main_with_upstream(inputs, policy)
     if (ticked := with_ticks(inputs, main, policy)).places:

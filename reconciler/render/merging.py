@@ -306,10 +306,11 @@ def updates_of(resolved: ResolvedVariant) -> Iterator[UpdateTrees]:
     if resolved.local is not None and resolved.base is not None:
         yield UpdateTrees(resolved.base.tree, pin.tree, resolved.local)
     if draft is not None and draft.append_only:
-        bases = (resolved.draft_base.tree if resolved.draft_base is not None else None, resolved.asked_from)
-        for base in bases:
-            if base is not None and base != pin.tree:
-                yield UpdateTrees(base, pin.tree, draft.tree)
+        # Of the same upstream, too: what functions made there is made anew.
+        if resolved.draft_base is not None:
+            yield UpdateTrees(resolved.draft_base.tree, pin.tree, draft.tree)
+        if resolved.asked_from not in (None, pin.tree):
+            yield UpdateTrees(resolved.asked_from, pin.tree, draft.tree)
 
 
 def prepare_sides(

@@ -5,7 +5,7 @@ the functions that the Kptfile lists, and these files are not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from reconciler.krm.documents import ResourceDocument, documents_of, edit_docume
 from reconciler.krm.merge import Node, root_of
 from reconciler.krm.values import is_same, mapping_at
 from reconciler.krm.yaml import SetValue
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.render.charts import ChartContents
 from reconciler.render.context import NAME, PACKAGE_PATH, find_context
@@ -56,43 +57,62 @@ def context_keys(spec: PackageContext | None) -> dict[str, str | None]:
 def take_back(
     variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
 ) -> tuple[tuple[ResolvedVariant, ...], Contents]:
-    """Return the variants with the packages on main as they would be without what is withdrawn. Total.
+    """Return the variants with their packages as they would be without what is withdrawn. Total.
 
-    What people changed since stays, and so does what no record has, or a function that fails now wrote.
+    These are the packages on main, and the drafts that people committed to. What people changed since stays,
+    and so does what no record has, or a function that fails now wrote.
     """
     more = ChartContents(contents)
-    result = []
     variants = tuple(variants)
+    sides = {(r.variant.key, side.is_draft): (r, side) for r in variants for side in _sides(r, contents)}
     bare = {}
-    for resolved in variants:
-        base, local = resolved.base, resolved.local
-        if resolved.settled is None and base and local and contents.keys() >= {base.tree, local}:
-            owners = function_owners(contents[local], resolved, inventory, contents)
-            files = _bare(contents[local], contents[base.tree], resolved.variant.spec, owners)
-            if files is not None:
-                bare[resolved.variant.key] = files
+    for place, (resolved, side) in sides.items():
+        owners = function_owners(contents[side.local], resolved, inventory, contents)
+        files = _bare(contents[side.local], contents[side.base], resolved.variant.spec, owners)
+        if files is not None:
+            bare[place] = files
     rendered = dict(zip(bare, run([*bare.values()]), strict=True)) if bare else {}
-    for resolved in variants:
-        base, local, key = resolved.base, resolved.local, resolved.variant.key
-        if resolved.settled is None and base and local and contents.keys() >= {base.tree, local}:
-            former = find_owner(owner_header(contents[local]), resolved.downstream, inventory)
-            record = inventory.records.get(former or key)
-            view = inventory.repositories[resolved.view]
-            files = without_withdrawn(
-                contents[local],
-                contents[base.tree],
-                resolved.variant.spec,
-                record.context if record is not None else {},
-                keeps_context=view.deployment,
-                made=(bare[key], rendered[key].files) if key in bare and rendered[key].ok else ({}, {}),
-            )
-            if files != contents[local]:
-                tree = tree_id(files)
-                more[tree] = files
-                resolved = replace(resolved, local=tree)  # noqa: PLW2901
-        result.append(resolved)
+    taken: dict[tuple[ObjectName, bool], Oid] = {}
+    for place, (resolved, side) in sides.items():
+        local = contents[side.local]
+        former = find_owner(owner_header(local), resolved.downstream, inventory)
+        record = inventory.records.get(former or resolved.variant.key)
+        files = without_withdrawn(
+            local,
+            contents[side.base],
+            resolved.variant.spec,
+            record.context if record is not None else {},
+            keeps_context=inventory.repositories[resolved.view].deployment,
+            made=(bare[place], rendered[place].files) if place in bare and rendered[place].ok else ({}, {}),
+        )
+        if files != local:
+            taken[place] = tree_id(files)
+            more[taken[place]] = files
     more.refused = getattr(contents, "refused", {})
-    return tuple(result), more
+    return tuple(_taken_back(resolved, taken) for resolved in variants), more
+
+
+class _Side(NamedTuple):
+    """A package that a variant has: on main, or in a draft with commits of people."""
+
+    base: Oid
+    local: Oid
+    is_draft: bool
+
+
+def _sides(resolved: ResolvedVariant, contents: Contents) -> Iterator[_Side]:
+    draft = resolved.draft.tree if resolved.draft is not None and resolved.draft.append_only else None
+    both = ((resolved.base, resolved.local, False), (resolved.draft_base, draft, True))
+    for base, local, is_draft in both if resolved.settled is None else ():
+        if base and local and contents.keys() >= {base.tree, local}:
+            yield _Side(base.tree, local, is_draft)
+
+
+def _taken_back(resolved: ResolvedVariant, taken: Mapping[tuple[ObjectName, bool], Oid]) -> ResolvedVariant:
+    local, draft = (taken.get((resolved.variant.key, is_draft)) for is_draft in (False, True))
+    if local is None and draft is None:
+        return resolved
+    return replace(resolved, local=local or resolved.local, draft_local=draft)
 
 
 def without_withdrawn(

@@ -95,7 +95,8 @@ class ResolvedVariant(Struct, frozen=True):
     upstream means by itself, which a lock may keep from being the pin; None for an exact one.
     `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
     is set if the upstream may have charts of Helm, which are rendered anew for other values. `held_back` is
-    what a rollout keeps from being the pin, None if none does.
+    what a rollout keeps from being the pin, None if none does. `draft_local` is the draft without what its
+    variant wrote there and does not ask for any more, None if it has nothing of that.
     """
 
     variant: DesiredVariant
@@ -119,6 +120,7 @@ class ResolvedVariant(Struct, frozen=True):
     has_charts: bool = False
     held_back: HeldBack | None = None
     subpackages: tuple[SubpackagePin, ...] = ()
+    draft_local: Oid | None = None
 
     @property
     def requested(self) -> Pin:

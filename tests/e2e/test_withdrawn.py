@@ -204,3 +204,21 @@ def test_context_that_was_made_for_a_variant_alone_goes_with_its_keys(world: Wor
     ask(world, revision=2)
 
     assert "web/package-context.yaml" not in package(world)
+
+
+def test_what_is_dropped_goes_from_a_draft_that_people_committed_to(world: World) -> None:
+    lines = ("packageContext: {data: {region: east, zone: z1}}", *FUNCTIONS, f"  {LABELS}")
+    with world.edit("control", "ask") as copy:
+        text = variant("edge-1", "web", revision=3) + "".join(f"  {line}\n" for line in lines)
+        (copy / manifest("edge-1", "web")).write_text(text)
+    assert world.run("apply").code == 0
+    (draft,) = (ref for ref in Repo(world.root / "edge-1.git").refs() if "/drafts/web/" in ref)
+    repo = Repo(world.root / "edge-1.git")
+    text = repo.read(draft, "web/package-context.yaml").decode()
+    repo.commit({"web/package-context.yaml": text.replace("east", "mine")}, branch=draft.split("heads/")[1])
+
+    ask(world)
+
+    files = package(world)
+    assert "  region: mine" in files["web/package-context.yaml"]
+    assert not [path for path, text in files.items() if "zone" in text or "team: red" in text]
