@@ -619,16 +619,19 @@ def package_graph(
     return PackageGraph(packages, installs, inputs.catalogue, shared_namespace)
 
 
+_FIRST = {
+    "": "Add its crossplane.yaml to the folder of its version in the index, or w",
+    CARVEL_KIND: "Write `serviceAccountName` into the manifest that needs it: it is handed down; or w",
+}
+
+
 def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
     needed = [str(parent) for parent in package.parents]
     more = f" and {len(needed) - _MAX_PARENTS} more" if len(needed) > _MAX_PARENTS else ""
     annotations = {NEEDED_BY: ", ".join(needed), OWNER: owner}
     document = _DIALECTS[package.package.instance.ecosystem](package, annotations)
     if isinstance(document, Refused):
-        hint = "Write a manifest for it yourself; it is used instead."
-        if not package.ref.kind:
-            first = "Add its crossplane.yaml to the folder of its version in the index"
-            hint = f"{first}, or write a manifest for it yourself; it is used instead."
+        hint = f"{_FIRST.get(package.ref.kind, 'W')}rite a manifest for it yourself; it is used instead."
         return Problem(package.location, Reason.INVALID_MANIFEST, document.why, hint, str(package.ref))
     return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
 

@@ -399,7 +399,7 @@ def collect_cluster_inputs(
     shared = [*published, *index.candidates, *(scopes[""].candidates if "" in scopes else ())]
     warnings += _taken_names(shared) if scopes else ()
     worlds = tuple(_cluster_inputs(scopes, shared, index, fleet, refused))
-    warnings += (note for inputs in worlds for note in _other_digests(inputs))
+    warnings += (note for inputs in worlds for note in _other_tags(inputs))
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
@@ -528,10 +528,19 @@ def with_rewrites(
     return Catalogue(catalogue.packages, names, catalogue.refused, catalogue.local)
 
 
-def _other_digests(inputs: ClusterInputs) -> Iterator[Problem]:
-    """Yield a note for each install with a digest of another version than the tag beside it."""
-    for install in (install for install in inputs.installs if install.tag):
+def _other_tags(inputs: ClusterInputs) -> Iterator[Problem]:
+    """Yield a note for each install with a tag that is not published, or not that of its digest."""
+    for install in inputs.installs:
         versions = inputs.catalogue.candidates(inputs.catalogue.find(install.need.id))
+        if not install.tag and install.dialect is Dialect.CROSSPLANE:
+            named = install.need.range.text.removeprefix("=")
+            alike = {c.version.text for c in versions} & {f"v{named}", named.removeprefix("v")}
+            if named not in {c.version.text for c in versions} and alike:
+                message = f"The tag is {named}, and the index has {min(alike)} alone"
+                hint = "Write that: a registry tells the two tags apart."
+                yield Problem(install.need.location, Reason.READ_DIFFERENTLY, message, hint, str(install))
+        if not install.tag:
+            continue
         tag, digest = install.tag.removeprefix("v"), install.need.range.text
         pinned = [c.version.text for c in versions if c.digest == digest]
         is_other = any(c.digest and c.version.text.removeprefix("v") == tag for c in versions)

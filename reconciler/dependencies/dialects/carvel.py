@@ -8,6 +8,7 @@ from msgspec import Struct
 from reconciler.api import carvel as api
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
+    PAUSED,
     Diagnostics,
     Document,
     ParsedManifest,
@@ -273,6 +274,8 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         ignore_platforms=frozenset(platform for platform, name in IGNORED_PLATFORMS.items() if name in noted),
         location=notes.source.location,
     )
+    if spec.paused or spec.canceled:
+        notes.warn(("spec",), PAUSED, reason=Reason.PAUSED)
     return notes.reading(installs=(install,))
 
 

@@ -11,6 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
     OWNER,
+    PAUSED,
     Diagnostics,
     Document,
     ParsedManifest,
@@ -115,7 +116,11 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         "",
         parsed.metadata.name,
         Dialect.CROSSPLANE,
-        PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at("spec", "package")),
+        PackageNeed(
+            PackageId(Ecosystem.XPKG, notes.image(name, ("spec", "package"))),
+            range_,
+            notes.at("spec", "package"),
+        ),
         kind=parsed.kind,
         api_version=parsed.api_version,
         labels=tuple(sorted((parsed.metadata.labels or {}).items())),
@@ -129,6 +134,8 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
         tag=tag if digest else "",
         location=notes.source.location,
     )
+    if annotations(document).get("crossplane.io/paused") == "true":
+        notes.warn(("metadata", "annotations", "crossplane.io/paused"), PAUSED, reason=Reason.PAUSED)
     return notes.reading(installs=(install,))
 
 
@@ -283,7 +290,8 @@ def _dependency(dependency: "api.MetaDependency", path: Path, notes: Diagnostics
     if tag or digest:
         notes.warn(path, f"The version of {written} belongs into the field version")
     range_ = notes.range(Dialect.CROSSPLANE, text, (*path, "version"))
-    package = PackageNeed(PackageId(Ecosystem.XPKG, name), range_, notes.at(*path, "version"), kind)
+    id_ = PackageId(Ecosystem.XPKG, notes.image(name, (*path, field)))
+    package = PackageNeed(id_, range_, notes.at(*path, "version"), kind)
     return Requirement((package,), actions=DEFAULT_ACTIONS, location=notes.at(*path))
 
 

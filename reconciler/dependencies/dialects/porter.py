@@ -85,7 +85,7 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
         parsed.name,
         Dialect.PORTER,
         PackageNeed(
-            PackageId(Ecosystem.BUNDLE, bundle.repository),
+            PackageId(Ecosystem.BUNDLE, notes.image(bundle.repository, ("bundle", "repository"))),
             _exact(named_version, ("bundle",), notes),
             notes.at("bundle", "version"),
         ),
@@ -343,6 +343,7 @@ class _Required(Struct, frozen=True):
         """
         item, bundle = self.item, self.item.bundle
         reference = (bundle.reference if bundle else "") or item.reference
+        self.notes.image(parse_image(reference)[0], self.path)
         ranges = item.version if isinstance(item.version, str) else " || ".join(item.version.ranges)
         version = (bundle.version if bundle else "") or ranges
         interface = (bundle.interface if bundle else None) or item.interface

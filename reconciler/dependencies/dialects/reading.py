@@ -26,12 +26,15 @@ from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem, defect_problem
 
 _IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
+_REPOSITORY = re.compile(r"(?:[\w.-]+(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+"""Names of images that a registry can have: lower case behind its host."""
 _GIT = re.compile(
     r"(?:git::|git\+)?(?P<remote>(?:[a-z][a-z0-9+.-]*://(?:[^/@]+@)?|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/))?[^?#@]+?)"
     r"(?:(?:\?(?=[^#]*\Z)(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
 )
 _FORCED = re.compile(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
 _MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|^[^?]*\?(?:|(?s:.*)[?&])ref=")
+_OCI = ("oci://", "docker://")
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -51,7 +54,7 @@ def parse_source(text: str) -> tuple[str, str, str]:
 
     Source: Crossplane, packages-v2 design: `spec.package` is an OCI image or a Git source.
     """
-    if not (_FORCED.match(text) or _MARKED.search(text)):
+    if text.startswith(_OCI) or not (_FORCED.match(text) or _MARKED.search(text)):
         return parse_image(text)
     match = _GIT.fullmatch(text)
     if match is None:
@@ -83,6 +86,7 @@ def canonical_interface(text: str) -> str:
 
 M = TypeVar("M", bound=BaseModel)
 Document = Mapping[str, Any]
+PAUSED = "It is paused: what is locked for it runs once it is resumed"
 Path = tuple[str | int, ...]
 
 
@@ -150,6 +154,16 @@ class Diagnostics(Struct):
             self.refuse((*at, *fault.path), fault.message, reason=fault.reason, hint=fault.hint)
         return None
 
+    def image(self, name: str, path: Path) -> str:
+        """Return the name of an image or Git source; a problem if no registry can have it."""
+        _, separator, rest = name.partition("://")
+        is_git = separator and not name.startswith(_OCI)
+        if name and not is_git and not _REPOSITORY.fullmatch(name):
+            close = _REPOSITORY.search((rest or name).lower())
+            hint = f"Write {close[0]}, if that is the image." if close else ""
+            self.refuse(path, f"{name} is the name of no image", hint=hint)
+        return name
+
     def version(self, text: str, path: Path, parse: Callable[[str], Version] = parse_loose) -> Version | None:
         """Read a version; None, and a problem, if it is none."""
         try:
@@ -186,6 +200,9 @@ class Diagnostics(Struct):
         activations: tuple[ActivationRequest, ...] = (),
     ) -> ParsedManifest:
         """Return everything; a manifest with a problem yields no entities."""
+        if any(not install.name for install in installs):
+            hint = "Give it one: a name that the cluster makes up is another one each time."
+            self.refuse((), "It has no metadata.name", reason=Reason.MISSING_FIELD, hint=hint)
         problems, warnings = tuple(self.problems), tuple(self.warnings)
         if problems:
             return ParsedManifest(problems=problems, warnings=warnings)

@@ -629,7 +629,10 @@ class _Explainer:
             problem = refused[0].problem
             return f"no version of {name} is valid: {problem.location}: {problem.message}"
         others = self.inputs.catalogue.namesakes(node.instance.package)
-        if not others or node.instance.package.ecosystem is not Ecosystem.BUNDLE:
+        whole = (other.name for other in self.inputs.catalogue.packages if name.startswith(f"{other.name}."))
+        if kin := next((other for other in whole if name[len(other) + 1 :][0].isdigit()), ""):
+            return f"no version of {name} is published; {kin} is, and a version is no part of a name"
+        if not others:
             return f"no version of {name} is published"
         choices = f"{_listing([other.name for other in others])} {verb(len(others), 'is', 'are')}"
         return f"no version of {name} is published; {choices} called so, too"

@@ -192,6 +192,16 @@ def test_a_package_install_is_a_wish_with_its_words_about_dependencies() -> None
     ]
 
 
+@pytest.mark.parametrize("field", ["paused", "canceled"])
+def test_install_that_its_controller_passes_over_is_noted(field: str) -> None:
+    document = yaml.safe_load(INSTALL)
+    document["spec"] |= {field: True, "dependencies": {}}
+
+    (note,) = read_carvel(document, HERE).warnings
+
+    assert note.message == "It is paused: what is locked for it runs once it is resumed"
+
+
 def test_the_misspelt_constraint_counts_and_is_warned_about() -> None:
     cache, _ = read(INSTALL).installs[0].overrides
     assert cache.range is not None

@@ -7,6 +7,7 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import flatten_lock, read_crossplane, read_lock, read_meta
+from reconciler.dependencies.dialects.porter import read_bundle, read_installation
 from reconciler.dependencies.dialects.reading import ParsedManifest, parse_source
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
@@ -52,6 +53,49 @@ def test_an_install_pins_what_its_image_says(kind: str) -> None:
     assert aws.need.range.allows(parse_loose("v1.2.3"))
     assert not aws.need.range.allows(parse_loose("v1.2.4"))
     assert str(aws) == f"{kind} aws"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("xpkg.io/Acme/aws", "xpkg.io/acme/aws"),
+        ("xpkg.io/acme/aws/", "xpkg.io/acme/aws"),
+        ("oci://xpkg.io/acme/aws", "xpkg.io/acme/aws"),
+        (" xpkg.io/acme/aws", "xpkg.io/acme/aws"),
+    ],
+)
+def test_name_that_no_registry_can_have_is_refused_wherever_it_is_written(written: str, meant: str) -> None:
+    bundle = {"repository": written, "version": "1.0.0"}
+    porter = {"schemaType": "Installation", "schemaVersion": "1.0.2", "name": "a", "bundle": bundle}
+    parent = {
+        "name": "a",
+        "version": "1.0.0",
+        "dependencies": {"requires": [{"name": "b", "reference": written}]},
+    }
+
+    readings = (
+        install("Provider", f"{written}:v1.0.0"),
+        meta({"provider": written, "version": "v1.0.0"}),
+        read_installation(porter, HERE),
+        read_bundle(parent, HERE),
+    )
+
+    told = [(problem.message, problem.hint) for reading in readings for problem in reading.problems]
+    assert told == [(f"{written} is the name of no image", f"Write {meant}, if that is the image.")] * 4
+
+
+def test_package_without_a_name_of_its_own_is_refused() -> None:
+    nameless = {"metadata": {"generateName": "aws-"}, "spec": {"package": "x.io/aws:v1.0.0"}}
+
+    reading = read_crossplane({"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", **nameless}, HERE)
+
+    assert [str(problem.reason) for problem in reading.problems] == ["MissingField"]
+
+
+def test_paused_package_is_locked_and_noted() -> None:
+    (note,) = annotated("x.io/aws:v1.0.0", {"crossplane.io/paused": "true"}).warnings
+
+    assert note.message == "It is paused: what is locked for it runs once it is resumed"
 
 
 def test_settings_that_dependencies_inherit_have_one_spelling() -> None:

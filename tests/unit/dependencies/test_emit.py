@@ -139,9 +139,9 @@ def test_without_an_account_to_install_with_nothing_is_generated() -> None:
     found = emitted(SHOP.replace(ACCOUNT, "paused: false") + package("db.io", "1.4.0"))
 
     assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
-    assert [problem.message for problem in found.problems] == [
-        "No package that requires it names a service account that could install it"
-    ]
+    (problem,) = found.problems
+    assert problem.message == "No package that requires it names a service account that could install it"
+    assert problem.hint.startswith("Write `serviceAccountName` into the manifest that needs it")
 
 
 def test_a_dependency_of_a_dependency_belongs_to_its_direct_parent() -> None:

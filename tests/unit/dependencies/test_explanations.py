@@ -195,3 +195,22 @@ def test_only_versions_that_the_conflict_admits_are_named_with_what_they_require
 
     assert told.sentences[1].startswith("x.io/a v1.0.0 requires x.io/gone >=v1.0.0 (")
     assert told.sentences[1].count(FILE) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "kin"),
+    [
+        (
+            provider("p", "v1.0.0").replace("x.io/p", "y.io/p") + crossplane("p", "v1.0.0"),
+            "x.io/p is called so, too",
+        ),
+        (
+            install("app", "app.io.1.0.0", "1.0.0") + package("app.io", "1.0.0"),
+            "app.io is, and a version is no part of a name",
+        ),
+    ],
+)
+def test_name_that_nobody_published_is_told_beside_the_one_that_is_meant(text: str, kin: str) -> None:
+    (told,) = resolve_cluster(world_of(text)).explanations
+
+    assert told.sentences[0].endswith(f"is published; {kin}")

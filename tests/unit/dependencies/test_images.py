@@ -154,6 +154,19 @@ def test_tag_of_another_version_than_the_digest_is_noted(kind: str, tag: str, di
     )
 
 
+@pytest.mark.parametrize(
+    ("tag", "published", "told"),
+    [("1.0.0", "v1.0.0", True), ("v1.0.0", "1.0.0", True), ("v1.0.0", "v1.0.0", False)],
+)
+def test_tag_that_nobody_published_is_noted_beside_the_one_that_is(
+    tag: str, published: str, told: bool
+) -> None:
+    found = collected([package("Provider", "p", f"x.io/p:{tag}")], version("x.io/p", published)[:1])
+
+    notes = [warning.message for warning in found.warnings]
+    assert notes == [f"The tag is {tag}, and the index has {published} alone"] * told
+
+
 def composing(name: str, function: str) -> list[SourcedDocument]:
     folder = f"x.{name}.io/acme/p{name}"
     spec = {"mode": "Pipeline", "pipeline": [{"step": "a", "functionRef": {"name": function}}]}
