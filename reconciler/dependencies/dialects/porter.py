@@ -111,8 +111,9 @@ def _exact(text: str, path: Path, notes: Diagnostics) -> VersionRange:
     """Return the range of one version or digest; any version without a text, or where it is none."""
     try:
         return exact_range(Dialect.PORTER, text) if text else VersionRange(Dialect.PORTER)
-    except VersionError as error:
-        notes.refuse(path, str(error), reason=Reason.INVALID_VERSION)
+    except VersionError:
+        message = f"{text} is no version, so nothing can be compared with it"
+        notes.refuse(path, message, reason=Reason.INVALID_VERSION, hint="Name a version, or the digest.")
         return VersionRange(Dialect.PORTER)
 
 

@@ -363,14 +363,16 @@ def template_variables(
     variables: dict[str, Any] = {"installation.name": name, "installation.namespace": namespace}
     if install is not None and candidate is not None:
         defaults = {parameter: orjson.loads(text) for parameter, text in candidate.defaults}
-        values = defaults | {name: value for name, value in _parameters(install).items() if "#" not in name}
+        values = defaults | {
+            name: value for name, value in given_parameters(install).items() if "#" not in name
+        }
         variables |= {f"bundle.parameters.{parameter}": value for parameter, value in values.items()}
     return variables
 
 
 def dependency_parameters(install: Install, alias: str) -> dict[str, Any]:
     """Return the parameters that an installation gives one of its dependencies, as `alias#name`."""
-    split = ((word.partition("#"), value) for word, value in _parameters(install).items())
+    split = ((word.partition("#"), value) for word, value in given_parameters(install).items())
     return {name: value for (owner, mark, name), value in split if mark and owner == alias}
 
 
@@ -395,7 +397,7 @@ def render_text(text: str, variables: Mapping[str, Any]) -> Any:
     return _TEMPLATE.sub(lambda template: str(_variable(template, variables)), text)
 
 
-def _parameters(install: Install) -> dict[str, Any]:
+def given_parameters(install: Install) -> dict[str, Any]:
     return dict(orjson.loads(dict(install.inherit).get("parameters", "{}")))
 
 

@@ -501,6 +501,8 @@ class _Explainer:
         dead = [demand for demand, fitting in ways if not any(fitting)]
         if any(self._is_bound(demand) for demand in unmet):
             return ConflictCode.BIND, ""
+        if any(map(self._is_circle, unmet)):
+            return ConflictCode.CYCLE, ""
         needs = [need for demand in unmet for need in demand.requirement.alternatives]
         declined = next((demand for demand in unmet if not demand.requirement.install), None)
         if declined is not None:
@@ -527,6 +529,15 @@ class _Explainer:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)
         return install is not None and demand.requirement.alias in dict(install.bindings)
 
+    def _is_circle(self, demand: InstanceRequirement) -> bool:
+        """Tell whether a package that is made anew for each of its parents is one of its own parents."""
+        above: dict[Instance, None] = {}
+        parent = demand.parent
+        while parent is not None and parent not in above:
+            above[parent] = None
+            parent = next((d.parent for d in self.requirements.values() if parent in _targets(d)), None)
+        return len({instance.package for instance in above}) < len(above)
+
     def fact(self, cause: Cause) -> str:
         """Return a cause as a sentence without places."""
         demand = self.requirements.get(cause)
@@ -551,7 +562,7 @@ class _Explainer:
     def sentences(self, chain: Sequence[Group]) -> Iterator[str]:
         """Yield the sentences of a chain; a single one names the packages in the middle of a long chain."""
         if len(chain) <= _MOST_SENTENCES:
-            yield from map(self._sentence, chain)
+            yield from dict.fromkeys(map(self._sentence, chain))
             return
         last = _MOST_SENTENCES - _FIRST_SENTENCES - 1
         middle = chain[_FIRST_SENTENCES:-last]
@@ -646,6 +657,9 @@ class _Explainer:
             return
         if not demand.requirement.install:
             yield "nothing there meets it, and nothing may be installed"
+            return
+        if self._is_circle(demand):
+            yield "that is a circle without end"
             return
         for need in demand.requirement.alternatives:
             yield self._nothing_for(need)

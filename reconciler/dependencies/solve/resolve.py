@@ -12,9 +12,16 @@ from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import ClusterInputs, given_parameters
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, SkippedNeed, met_need
-from reconciler.dependencies.model.packages import Candidate, Install, InterfaceNeed, PackageNeed, Requirement
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Install,
+    InterfaceNeed,
+    PackageId,
+    PackageNeed,
+    Requirement,
+)
 from reconciler.dependencies.solve.alternatives import qualified
 from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
 from reconciler.dependencies.solve.explain import explain, explain_skipped
@@ -263,7 +270,18 @@ def _stall_problem(install: Install, explanation: Explanation) -> Problem:
 
 
 def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]) -> Iterator[Problem]:
-    """Yield a warning for each override or value that has no effect on a dependency of its install."""
+    """Yield a warning for each override, value or parameter that has no effect on what it is for."""
+    # Parameters reach dependencies of dependencies, too.
+    named: dict[str, set[PackageId]] = {}
+    for need, alias in (
+        (need, requirement.alias)
+        for item in chosen.values()
+        for requirement in item.requires
+        for need in requirement.alternatives
+        if requirement.alias
+    ):
+        ids = named.setdefault(alias, set())
+        ids |= {inputs.catalogue.find(need.id)} if isinstance(need, PackageNeed) else set()
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))
         if candidate is None:
@@ -278,9 +296,7 @@ def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
         names |= {requirement.alias for requirement in candidate.requires}
         settings = [(item.name, item.location) for item in install.overrides]
         settings += [(item.name, install.location) for item in install.values]
-        # Parameters reach dependencies of dependencies, too.
-        below = {requirement.alias for item in chosen.values() for requirement in item.requires}
-        reached = {name.partition("#")[0] for name in install.gives} - below
+        reached = {name.partition("#")[0] for name in install.gives} - named.keys()
         bound = reached | {alias for alias, _ in install.bindings}
         settings += [(alias, install.location) for alias in sorted(bound)]
         for name, location in settings:
@@ -288,6 +304,15 @@ def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
                 hint = suggest(name, sorted(names - {""}))
                 yield Problem(location, Reason.NOT_FOUND, message, hint, str(install))
+        for word in given_parameters(install):
+            alias, mark, name = word.partition("#")
+            given = [c for c in chosen.values() if c.id in named.get(alias, ())] if mark else [candidate]
+            parts = [what.partition(" ") for bundle in given for what in bundle.has]
+            known, meant = {own for kind, _, own in parts if kind == "parameter"}, name or alias
+            if known and meant not in known and not meant.startswith("porter-"):
+                message = f"{given[0]} has no parameter {meant}, so what is said about it has no effect"
+                hint = suggest(meant, sorted(known))
+                yield Problem(install.location, Reason.NOT_FOUND, message, hint, str(install))
         by_alias = {value.name for value in install.values}
         for value in install.values:
             matching = aliases.get(value.name, set())

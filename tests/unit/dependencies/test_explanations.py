@@ -22,7 +22,16 @@ from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.versions.version import parse_strict
-from tests.support.dependency_manifests import FILE, crossplane, install, package, provider, world_of
+from tests.support.dependency_manifests import (
+    FILE,
+    bundle,
+    crossplane,
+    install,
+    installation,
+    package,
+    provider,
+    world_of,
+)
 from tests.support.dependency_worlds import pin, solve
 from tests.support.values import replace
 
@@ -214,3 +223,22 @@ def test_name_that_nobody_published_is_told_beside_the_one_that_is_meant(text: s
     (told,) = resolve_cluster(world_of(text)).explanations
 
     assert told.sentences[0].endswith(f"is published; {kin}")
+
+
+def test_bundle_that_is_made_for_itself_is_a_circle_and_told_once() -> None:
+    parts = [
+        installation("a", "a"),
+        bundle("a", "1.0.0", "{requires: [{name: next, bundle: {reference: 'r.io/b:1.0.0'}}]}"),
+        bundle("b", "1.0.0", "{requires: [{name: next, bundle: {reference: 'r.io/a:1.0.0'}}]}"),
+    ]
+
+    (told,) = resolve_cluster(world_of("".join(parts))).explanations
+
+    assert told.code == "E-CYCLE"
+    assert [sentence.partition(" (")[0] for sentence in told.sentences[:3]] == [
+        "Installation prod/a asks for r.io/a =1.0.0",
+        "r.io/a 1.0.0 requires r.io/b =1.0.0",
+        "r.io/b 1.0.0 requires r.io/a =1.0.0",
+    ]
+    assert told.sentences[3].endswith("that is a circle without end")
+    assert len(told.sentences) == 4

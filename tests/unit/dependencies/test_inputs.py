@@ -239,3 +239,24 @@ def test_generated_object_is_recognised_by_namespace_and_name(
     lookup = CandidateLookup(ClusterInputs((), build_catalogue([]), pins=pins, presence=state))
 
     assert lookup.observed == tuple(there[is_object:])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("size", []),
+        ("siez", ["r.io/a 1.0.0 has no parameter siez, so what is said about it has no effect"]),
+        ("db#user", []),
+        ("db#usr", ["r.io/db 1.0.0 has no parameter usr, so what is said about it has no effect"]),
+        ("porter-debug", []),
+    ],
+)
+def test_parameter_that_its_bundle_does_not_have_is_noted(given: str, told: list[str]) -> None:
+    needs_db = "{requires: [{name: db, bundle: {reference: 'r.io/db:1.0.0'}}]}"
+    world = world_of(
+        bundle("a", "1.0.0", needs_db, more="parameters: [{name: size, default: 1}]")
+        + bundle("db", "1.0.0", more="parameters: [{name: user, default: x}]")
+        + installation("a", "a", more=f"parameters: {{'{given}': 1}}")
+    )
+
+    assert [note.message for note in resolve_cluster(world).warnings] == told
