@@ -40,7 +40,6 @@ _SET = "PackageVariantSet"
 _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
 _NOT_REGISTERED = "no registered Repository is there"
-_ENDED = "Run `reconciler apply`: it brings the pull request up to date or closes it."
 ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
 _LIST = "`reconciler status` shows what is in review."
 

@@ -148,13 +148,13 @@ def run_pipeline(
         returns no resources at all, or removes the Kptfile, fails instead of emptying the package.
     """
     if faults := check_kptfiles(files):
-        return PipelineResult(files, error="; ".join(map(str, faults)), declared=True)
+        return PipelineResult(files, error="; ".join(map(str, faults)))
     if not may_have_pipeline(files):
         return PipelineResult(files)
     try:
         steps = declared_steps(files)
     except InvalidPipelineError as error:
-        return PipelineResult(files, error=str(error), declared=True)
+        return PipelineResult(files, error=str(error))
     return (
         run_steps(files, steps, runtimes, policy, step_limit, limits=limits)
         if steps
@@ -208,7 +208,7 @@ def run_steps(
     if missing:
         listed = tuple(missing[name] for name in sorted(missing))
         message = "; ".join(f"{failure.function}: {failure.reason}" for failure in listed)
-        return PipelineResult(files, error=message, unrunnable=listed, declared=True)
+        return PipelineResult(files, error=message, unrunnable=listed)
     package = read_resources(files)
     run = _Run(package, policy, limits)
     saved = run.copy_resources() if package.asks(SAVE_ON_FAILURE) else None
@@ -217,7 +217,7 @@ def run_steps(
     def failed(error: str) -> PipelineResult:
         # Files that lost their resources stay, as kpt leaves them.
         partial = {**files, **write_resources(package, saved)} if saved is not None else None
-        return PipelineResult(files, tuple(run.done), error, declared=True, partial=partial, failed=step)
+        return PipelineResult(files, tuple(run.done), error, partial=partial, failed=step)
 
     try:
         for step, engine in zip(steps, engines, strict=True):
@@ -237,7 +237,7 @@ def run_steps(
     except YamlError as error:
         return failed(error.message)
     unseen = tuple(unseen_documents(package))
-    return PipelineResult(rendered, tuple(run.done), declared=True, unseen=unseen)
+    return PipelineResult(rendered, tuple(run.done), unseen=unseen)
 
 
 class StepEngine(Struct, frozen=True):

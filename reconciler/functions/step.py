@@ -217,8 +217,6 @@ class PipelineResult(Struct, frozen=True):
     error: str = ""
     unrunnable: tuple[Unrunnable, ...] = ()
     """Functions without a runtime, each once, sorted."""
-    declared: bool = False
-    """Whether the package has a pipeline."""
     refusal: Reason | None = None
     """The forbidden act of a function: it changed a protected field, or gave a file a bad name."""
     is_late: bool = False

@@ -193,7 +193,6 @@ class UnpublishedRevision(Struct, frozen=True):
 class DeletionBranch(Struct, frozen=True):
     """The branch that proposes to delete a package; `base_tree` is the package where it left main."""
 
-    tip: Commit
     base_tree: Oid | None = None
     has_foreign_commits: bool = False
 

@@ -426,7 +426,6 @@ def _with_files(
         records=LazyMapping(records),
         record_owners=owned,
         status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
-        status_owners=reported,
         approvable=LazyMapping(lambda: find_approvable(inventory, plan.changes)),
         objections=LazyMapping(functools.partial(find_objections, plan)),
         other_status=others,

@@ -481,8 +481,8 @@ class Plan(PartlyCompared, frozen=True):
 
     Total: every package of every repository that a variant targets, or that carries our annotation, has
     exactly one change. Sorted by identity. `records` and `status` are the files of the state and status
-    branches after the plan is applied; `record_owners` and `status_owners` are the packages that they
-    are about. A record stays as it was if writing its package fails. `other_files` are the files of both
+    branches after the plan is applied; `record_owners` are the packages that the former are about. A
+    record stays as it was if writing its package fails. `other_files` are the files of both
     branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
     lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their way.
     `conditions` and `status` expect every effect to be done; `context` is what they are computed from
@@ -504,7 +504,6 @@ class Plan(PartlyCompared, frozen=True):
     records: Mapping[str, bytes] = field(default_factory=dict)
     record_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     status: Mapping[str, bytes] = field(default_factory=dict)
-    status_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     other_status: Mapping[str, bytes] | None = None
     exits: frozenset[Exit] = frozenset()
     checksum: str = ""

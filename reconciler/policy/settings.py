@@ -14,7 +14,6 @@ _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
-_DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
 
 
 def _seconds(value: object) -> object:

@@ -534,7 +534,7 @@ def _refused(result: PipelineResult, former: Iterable[Files]) -> PipelineResult:
     if not lost:
         return result
     causes = "; ".join(f"they do not see {path}, which had resources before: {unseen[path]}" for path in lost)
-    return PipelineResult(result.files, error=causes, declared=True)
+    return PipelineResult(result.files, error=causes)
 
 
 def _apply_result(

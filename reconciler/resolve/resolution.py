@@ -143,13 +143,11 @@ class WaitingVariant(Struct, frozen=True):
 class Release(Struct, frozen=True):
     """A package that leaves our care with its content kept: its annotations are to be dropped.
 
-    `tree` is the package on main, or in the draft at `ref` where it never got there.
+    `tree` is the package on main, or in its draft where it never got there.
     """
 
     package: PackageKey
-    view: ObjectName
     tree: Oid
-    ref: str = ""
 
 
 class BeyondRun(str):

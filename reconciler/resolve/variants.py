@@ -556,5 +556,5 @@ def _release(
     if owner is None or policies.get(owner) != ORPHAN:
         return None
     if package.main_tree is not None:
-        return Release(key, view.key, package.main_tree)
-    return Release(key, view.key, draft.tree, draft.ref) if draft else None
+        return Release(key, package.main_tree)
+    return Release(key, draft.tree) if draft else None

@@ -55,7 +55,6 @@ class PlannedRun(Struct, frozen=True):
     inputs: RunInputs
     fleet: ResolvedFleet
     plan: Plan
-    resolving: ResolveOptions = DEFAULT_OPTIONS
 
     @property
     def desired(self) -> Desired:
@@ -164,7 +163,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             learn_names(partial(_names, plan))
             # After the checksum: what a run is given decides nothing.
             noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
-            return PlannedRun(inputs, fleet, noted, resolving)
+            return PlannedRun(inputs, fleet, noted)
         # Others may have counted on what it would publish: they are resolved again.
         defects |= stalling
 

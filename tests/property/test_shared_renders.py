@@ -466,7 +466,7 @@ def _run_chart(files: Files, path: str) -> PipelineResult | None:
     text = files["charts/web/Chart.yaml"].data.decode().replace("VERSION", str(len(files)))
     filled = "# Source: web\n" + text.replace("HOST", host[1] if host else "none")
     named = path.replace("HOST", host[1].replace("/", "_") if host else "none")
-    return PipelineResult({**files, named: File.of(filled.encode())}, declared=True)
+    return PipelineResult({**files, named: File.of(filled.encode())})
 
 
 def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_kpt() -> None:

@@ -349,7 +349,6 @@ def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatis
         code=code,
         sentences=tuple(explainer.sentences(chain)),
         places=tuple(dict.fromkeys(place for group in chain for place in explainer.places(group))),
-        paths=explainer.paths(),
         rejected=tuple(explainer.rejected(chain)),
         hint=NextStep(inputs, problem, conflict.causes).after(code, subject),
         minimal=conflict.minimal,
@@ -785,14 +784,6 @@ class _Explainer:
             for place, candidate in enumerate(node.candidates):
                 if cause in node.banned.get(place, ()) or cause.subject in owned_names(candidate):
                     yield candidate
-
-    # Paths
-
-    def paths(self) -> tuple[str, ...]:
-        """Return the path from each install of the conflict to the last package that it leads to."""
-        walks = [self._walk(root) for root in self.by_parent.get(None, ())]
-        ends = (self.requirements[walk[-1]].parent for walk in walks)
-        return tuple(dict.fromkeys(self.path(end) for end in ends if end is not None))
 
     def path(self, instance: Instance) -> str:
         """Return the path from the user's manifest to an instance, as text."""

@@ -330,7 +330,6 @@ class Explanation(Struct, frozen=True):
     code: ConflictCode
     sentences: tuple[str, ...]
     places: tuple[Location, ...] = ()
-    paths: tuple[str, ...] = ()
     rejected: tuple[tuple[str, tuple[Rejection, ...]], ...] = ()
     hint: str = ""
     minimal: bool = True

@@ -240,7 +240,6 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
         files,
         steps,
         error,
-        declared=True,
         refusal=Reason(head["refusal"]) if head["refusal"] else None,
         repeats=bool(error),
         failed=head["failed"] and _step(head["failed"]),

@@ -100,13 +100,11 @@ def read_deletion(
 ) -> DeletionBranch | None:
     """Return the branch that proposes to delete a package, None if there is none."""
     oid = mirror.refs().get(ref)
-    tip = mirror.find_commit(oid) if oid else None
-    if oid is None or tip is None:
+    if oid is None or mirror.find_commit(oid) is None:
         return None
     base = mirror.merge_base(onto.main, oid) if onto.main else None
     commits = map(mirror.commit, mirror.walk(oid, onto.hidden))
     return DeletionBranch(
-        tip=Commit(oid, tip.committer.time),
         base_tree=mirror.subtree(base, path) if base else None,
         has_foreign_commits=any(not is_ours(commit, policy) for commit in commits),
     )

@@ -74,7 +74,6 @@ def test_package_without_pipeline_is_not_read() -> None:
     result = run_pipeline(given)
 
     assert result.files is given
-    assert not result.declared
 
 
 def test_mutators_run_in_order_and_keep_other_bytes() -> None:

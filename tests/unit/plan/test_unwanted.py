@@ -69,7 +69,7 @@ def a_target(**fields: Any) -> PlanTarget:
 
 def proposed(base_tree: str = "b1", *, foreign: bool = False, **fields: Any) -> PlanTarget:
     """Return the package on main with a branch that proposes its deletion."""
-    deletion = DeletionBranch(Commit(oid("a9"), 25), oid(base_tree), has_foreign_commits=foreign)
+    deletion = DeletionBranch(oid(base_tree), has_foreign_commits=foreign)
     branches = {DELETION: Commit(oid("a9"), 25)}
     given: dict[str, Any] = {
         "view": replace(EDGE, branches=branches),

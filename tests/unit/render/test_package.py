@@ -29,7 +29,7 @@ from reconciler.render.rendered import Blocked, FunctionFault, Package
 from reconciler.resolve.resolution import BeyondRun, Release
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
-from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved, oid
+from tests.support.plan_values import PACKAGE, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -155,7 +155,7 @@ def test_given_runner_runs_the_functions_of_all_packages() -> None:
 
     def run(packages: Sequence[Files]) -> list[PipelineResult]:
         changed = File.of(b"by the runner\n")
-        return [PipelineResult({**files, "note.txt": changed}, declared=True) for files in packages]
+        return [PipelineResult({**files, "note.txt": changed}) for files in packages]
 
     rendered = render_packages(resolution, model.contents(resolution), inventory, run)
 
@@ -243,7 +243,7 @@ def test_released_package_has_no_owner_any_more() -> None:
     contents = {oid("b1"): package({"Kptfile": kptfile("web", owned)})}
 
     def release(tree: str) -> Package | Blocked:
-        return render_release(Release(PACKAGE, WEB, oid(tree)), contents)
+        return render_release(Release(PACKAGE, oid(tree)), contents)
 
     released = release("b1")
     assert isinstance(released, Package)
@@ -261,7 +261,7 @@ def test_released_package_has_no_owner_any_more() -> None:
 
 def result(package: Package, **fields: Any) -> Package | Blocked:
     def run(packages: Sequence[Files]) -> list[PipelineResult]:
-        return [PipelineResult(**{"files": files, "declared": True, **fields}) for files in packages]
+        return [PipelineResult(**{"files": files, **fields}) for files in packages]
 
     return all_functions({"it": package}, run)["it"]
 

@@ -51,7 +51,7 @@ from reconciler.resolve.fleet import ResolvedFleet, find_dependent_clusters, res
 from reconciler.resolve.resolution import Release, Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
-from tests.support.plan_values import WEB, a_desired_variant, a_record, a_resolved, oid
+from tests.support.plan_values import a_desired_variant, a_record, a_resolved, oid
 from tests.support.sets import registered
 from tests.support.values import replace
 
@@ -424,7 +424,7 @@ def test_fleet_needs_the_trees_of_its_variants_and_of_its_deliveries(world: Depe
         locked = ClusterLock(lock, LockedResolution())
         return Delivery("prod", target, inputs, locked, is_complete=True, digest="", resolved=resolved)
 
-    resolution = Resolution(releases=(Release(PackageKey("host/edge", "old"), WEB, oid("f1")),))
+    resolution = Resolution(releases=(Release(PackageKey("host/edge", "old"), oid("f1")),))
     deliveries = Deliveries(
         (
             delivery("host/edge", "f2"),

@@ -69,8 +69,8 @@ def test_rendering_reads_what_it_merges(case: str) -> None:
 
 
 def test_needs_are_the_trees_of_all_variants_and_releases_by_repository() -> None:
-    release = Release(PackageKey("host/edge", "old"), WEB, oid("f1"))
-    other = Release(PackageKey("host/far", "old"), WEB, oid("f2"))
+    release = Release(PackageKey("host/edge", "old"), oid("f1"))
+    other = Release(PackageKey("host/far", "old"), oid("f2"))
     update = resolved(local=oid("e1"), base=BASE)
 
     assert Resolution(variants=(update, resolved()), releases=(release, other)).needs == Needs(
