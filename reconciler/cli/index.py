@@ -40,7 +40,7 @@ from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES, parse_version, read_index_directory
 from reconciler.report.machine import listing
 from reconciler.report.text import effect_line, problem_lines
-from reconciler.run.index import SyncOptions, find_missing_packages, sync_index
+from reconciler.run.index import SyncOptions, find_missing_packages, propose_versions, sync_index
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.sources.index_import import (
     HEADER,
@@ -90,8 +90,6 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
     """
     chosen, printer = SyncOptions(every, check_tags), make_printer()
     if pull_request:
-        from reconciler.run.index_proposals import propose_versions
-
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result, is_idle=proposed.is_idle)
         requests = plural(proposed.requests, "request")

@@ -1,34 +1,46 @@
-"""Proposals of newer charts for the packages of `package from-chart`: one pull request for each."""
+"""Newer charts of packages of `package from-chart`: a pull request for each, and its way to the fleet."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace as changed
+from os.path import commonpath
+from posixpath import dirname
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.outcome import Result, Target
-from reconciler.apply.repository import apply_repository
+from reconciler.apply.repository import apply_repository, compose
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.functions.charts import CHART_HOME
+from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.inventory.inventory import Inventory, RepositoryView
-from reconciler.names.ids import Oid
-from reconciler.names.problems import Problem
-from reconciler.names.refs import HEADS, chart_ref, short_branch
-from reconciler.plan.changes import Change, PinChange, WriteDraft
-from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
-from reconciler.policy import CommitPolicy
-from reconciler.read.repositories.packages import split_by_author
-from reconciler.report.markdown import chart_body
-from reconciler.run.chart_revisions import (
-    ChartRevision,
-    chart_title,
-    find_differences,
-    find_released,
-    next_revision,
+from reconciler.inventory.inventory import (
+    Inventory,
+    PackageRevision,
+    PullRequest,
+    PullState,
+    RepositoryView,
+    Sourced,
 )
+from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
+from reconciler.names.objects import Commit, File, Files
+from reconciler.names.problems import Problem
+from reconciler.names.refs import HEADS, chart_ref, revision_ref, short_branch, tag_ref
+from reconciler.plan.changes import Change, MoveRef, Op, PinChange, WriteDraft
+from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
+from reconciler.policy import CommitPolicy, Limits
+from reconciler.read.manifests import parse_manifests
+from reconciler.read.repositories.packages import split_by_author
+from reconciler.report.build import equal_differences
+from reconciler.report.diff import DifferenceReader, FileChange
+from reconciler.report.markdown import FleetDifference, NextRevision, chart_body
+from reconciler.resolve.ownership import package_name
+from reconciler.run.differences import read_sides
 from reconciler.run.from_chart import (
     CONFIGURATION,
     ChartReader,
@@ -41,8 +53,234 @@ from reconciler.run.from_chart import (
     read_newer_chart,
 )
 from reconciler.run.inputs import RunInputs
+from reconciler.run.plan import PlannedRun, plan_fleet
+
+if TYPE_CHECKING:
+    from reconciler.api.porch import PackageVariant, PackageVariantSet
 
 _MOST_BYTES = 1 << 20
+_NUMBER = re.compile(r"([\"']?)v?\d+\1")
+
+
+class ChartRevision(NamedTuple):
+    """The revision with a chart that came by a pull request, and the manifests to raise.
+
+    `manifests` are the files that name the revision before, as they name this one.
+    """
+
+    view: RepositoryView
+    path: str
+    number: int
+    is_tagged: bool
+    chart: PinChange
+    manifests: Mapping[str, bytes]
+
+    def publication(self, commit: Commit) -> Change:
+        """Return the change that tags the revision."""
+        package, tag = PackageKey(self.view.url, self.path), tag_ref(self.path, self.number)
+        writes = (MoveRef(tag, None, commit.oid),)
+        return Change(package, self.view.key, Op.PUBLISH, Reason.PUBLISHED_BY_MERGE, writes=writes)
+
+
+def chart_title(name: str, version: str) -> str:
+    """Return the title of the pull request for a newer chart, which tells later runs what was merged."""
+    return f"Update the chart {name} to {version}"
+
+
+def find_differences(
+    proposals: Mapping[str, WriteDraft], view: RepositoryView, inputs: RunInputs
+) -> dict[str, FleetDifference]:
+    """Return what each proposed package changes in the fleet as its next revision, without waves.
+
+    Its commit is written into the mirror, and pushed nowhere.
+    """
+    mirror, inventory = inputs.mirrors.of(view.url), inputs.inventory
+    pack, made = Pack(mirror), dict[str, PackageRevision]()
+    for path, write in proposals.items():
+        composed = compose(write, mirror, pack, inventory.policy.commits)
+        if composed is not None and composed.update.new is not None:
+            number, commit = _next_number(view, path), Commit(composed.update.new, write.time)
+            made[path] = PackageRevision(
+                path, f"v{number}", number, Lifecycle.PUBLISHED, tag_ref(path, number), commit, write.tree
+            )
+    if not made:
+        return {}
+    pack.save()
+    proposed = _with_revisions(inputs, view, made)
+    planned = plan_fleet(replace(inputs, inventory=proposed, expanded=None))
+    return {path: _difference(revision, view, planned) for path, revision in made.items()}
+
+
+def _next_number(view: RepositoryView, path: str) -> int:
+    latest = view.packages[path].latest
+    return latest.revision + 1 if latest else 1
+
+
+def next_revision(view: RepositoryView, path: str, inputs: RunInputs) -> NextRevision | None:
+    """Return the next revision of a package, None for one that has no revisions."""
+    if view.packages[path].latest is None:
+        return None
+    number = _next_number(view, path)
+    return NextRevision(f"{path}/v{number}", tuple(sorted(raised_manifests(inputs, view, path, number, {}))))
+
+
+def _with_revisions(
+    inputs: RunInputs, view: RepositoryView, made: Mapping[str, PackageRevision]
+) -> Inventory:
+    """Return the fleet in which packages have another revision, which is on main, too, and is asked for."""
+    inventory, packages, files = inputs.inventory, dict(view.packages), dict[str, bytes]()
+    for path, revision in made.items():
+        state = packages[path]
+        packages[path] = replace(state, main_tree=revision.tree, published=(*state.published, revision))
+        files |= raised_manifests(inputs, view, path, revision.revision, files)
+    head = next(iter(made.values())).commit
+    parsed = parse_manifests(files, inventory.policy)
+    variants = {declared.key: declared for declared in parsed.variants}
+    sets = {declared.key: declared for declared in parsed.sets}
+    return replace(
+        inventory,
+        policy=changed(inventory.policy, rollouts=()),
+        repositories={**inventory.repositories, view.key: replace(view, head=head, packages=packages)},
+        variants=tuple(variants.get(declared.key, declared) for declared in inventory.variants),
+        sets=tuple(sets.get(declared.key, declared) for declared in inventory.sets),
+    )
+
+
+def raised_manifests(
+    inputs: RunInputs, view: RepositoryView, path: str, number: int, files: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """Return the files with manifests that name the revision before `number` of a package, naming that one.
+
+    Args:
+        inputs: What was read.
+        view: The upstream repository.
+        path: The package.
+        number: The new revision.
+        files: Files that were changed already.
+    """
+    control = inputs.mirrors.open(inputs.inventory.control.remote)
+    raised = dict[str, bytes]()
+    for name, line, column in sorted(_places(inputs.inventory, view, path, number - 1), reverse=True):
+        blob = control.blob_at(inputs.inventory.control.commit.oid, name)
+        if blob is not None and line and column:
+            before = raised.get(name) or files.get(name) or control.blob(blob, _MOST_BYTES)
+            raised[name] = _with_number(before, line, column, number)
+    return raised
+
+
+def _places(
+    inventory: Inventory, view: RepositoryView, path: str, number: int
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the place of each field of a manifest that names a revision of a package."""
+    name = package_name(view, path)
+    manifests: tuple[Sourced[PackageVariant] | Sourced[PackageVariantSet], ...]
+    manifests = (*inventory.variants, *inventory.sets)
+    for declared in manifests:
+        spec = declared.manifest.spec
+        listed = getattr(spec, "upstreams", None)
+        fields = [(("upstreams", index), upstream) for index, upstream in enumerate(listed or ())]
+        for steps, upstream in [*fields, (("upstream",), spec.upstream)]:
+            repository = ObjectName(declared.key.namespace, (upstream and upstream.repo) or "")
+            if (
+                upstream
+                and repository == view.key
+                and (upstream.package, upstream.revision) == (name, number)
+            ):
+                place = declared.source.at("spec", *steps, "revision")
+                yield place.path, place.line, place.column
+
+
+def _with_number(data: bytes, line: int, column: int, number: int) -> bytes:
+    """Return a file with another number at a place, in the quotes that it has."""
+    lines = data.decode().splitlines(keepends=True)
+    text = lines[line - 1]
+    quoted = _NUMBER.match(text, column - 1)
+    if quoted:
+        quote = quoted[1]
+        lines[line - 1] = f"{text[: column - 1]}{quote}{number}{quote}{text[quoted.end() :]}"
+    return "".join(lines).encode()
+
+
+def _difference(revision: PackageRevision, view: RepositoryView, planned: PlannedRun) -> FleetDifference:
+    key = PackageKey(view.url, revision.path)
+    made = [r for r in planned.resolution.variants if (r.pin.package, r.pin.tree) == (key, revision.tree)]
+    owners, packages = {r.variant.owner for r in made}, {r.downstream for r in made}
+    changes = [c for c in planned.plan.changes if c.package in packages and c.written is not None]
+    reader, files = DifferenceReader(), dict[PackageKey, tuple[FileChange, ...]]()
+    firsts = [alike[0] for alike in equal_differences(changes)]
+    for sides in read_sides(firsts, planned.plan, planned.inputs):
+        change = sides.change
+        files[change.package] = reader.changes(sides.before, sides.after, change.own_names)
+    failures = tuple(str(p.message) for p in planned.plan.problems if p.owner in owners)
+    return FleetDifference(changes, files, len(packages), failures, planned.names)
+
+
+def find_released(
+    view: RepositoryView, path: str, mirror: Mirror, pulls: Iterable[PullRequest], inputs: RunInputs
+) -> ChartRevision | None:
+    """Return the revision that has the chart of main, None unless a pull request brought that chart.
+
+    A package without tags has no revisions to name.
+    """
+    state, head = view.packages[path], short_branch(chart_ref(inputs.inventory.policy.instance, path))
+    charts = []
+    for tree in (state.main_tree, *(revision.tree for revision in _newest(state.published))):
+        blob = mirror.blob_at(tree, CONFIGURATION) if tree else None
+        if blob is not None:
+            mirror.ensure([blob])
+        charts.append(pinned_chart(mirror.blob(blob, _MOST_BYTES)) if blob is not None else None)
+    current, *tagged = charts
+    if current is None or not tagged:
+        return None
+    is_tagged = tagged[0] is not None and tagged[0].version == current.version
+    before = tagged[1] if is_tagged and len(tagged) > 1 else tagged[0]
+    if (is_tagged and len(tagged) == 1) or (before is not None and before.version == current.version):
+        return None
+    title = chart_title(current.name, current.version)
+    if not any(p.head == head and p.title == title and p.state is PullState.MERGED for p in pulls):
+        return None
+    number = _next_number(view, path) - is_tagged
+    chart = PinChange(current.name, before.version if before else "", current.version, "")
+    manifests = raised_manifests(inputs, view, path, number, {})
+    return ChartRevision(view, path, number, is_tagged, chart, manifests)
+
+
+def _newest(published: Iterable[PackageRevision]) -> list[PackageRevision]:
+    return sorted((r for r in published if r.revision > 0), key=lambda r: -r.revision)[:2]
+
+
+def raise_proposal(released: ChartRevision, control: Mirror, inventory: Inventory) -> IndexProposal:
+    """Return the manifests that name a revision, in the smallest directory that has them all."""
+    commit, directory = inventory.control.commit, commonpath([dirname(name) for name in released.manifests])
+    there = files_below(control, commit.oid, directory, inventory.policy.limits)
+    prefix = f"{directory}/" if directory else ""
+    files = {name.removeprefix(prefix): File.of(data) for name, data in released.manifests.items()}
+    title = f"Use {released.path} v{released.number}"
+    place = ProposalPlace(
+        ObjectName("", "control"), inventory.control.url, directory, commit, control.head_branch
+    )
+    ref = revision_ref(inventory.policy.instance, released.path, directory)
+    return IndexProposal(released.path, ref, {**there, **files}, (released.chart,), place, subject=title)
+
+
+def is_ended(pull: PullRequest, proposal: IndexProposal) -> bool:
+    """Whether people merged or closed a proposal before: naming another revision then is their choice."""
+    is_same = (pull.head, pull.title) == (short_branch(proposal.ref), proposal.title)
+    return is_same and pull.state is not PullState.OPEN
+
+
+_FILES, _BYTES = 1_000_000, 1 << 30
+"""Most files of a directory of the control repository, and their size in bytes."""
+
+
+def files_below(mirror: Mirror, commit: Oid, directory: str, limits: Limits) -> Files:
+    """Return the files of a directory of the control repository; none where there is no such directory."""
+    tree = mirror.subtree(commit, directory)
+    if tree is None:
+        return {}
+    whole = changed(limits, package_files=_FILES, package_bytes=_BYTES)
+    mirror.ensure(mirror.list_blobs(tree, whole))
+    return mirror.files(tree, whole)
 
 
 class ProposedCharts(Struct):

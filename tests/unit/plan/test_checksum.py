@@ -19,6 +19,7 @@ from reconciler.inventory.inventory import (
     Source,
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.plan.build import plan_checksum
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -27,7 +28,6 @@ from reconciler.plan.changes import (
     Op,
     Plan,
 )
-from reconciler.plan.checksum import plan_checksum
 from reconciler.policy import Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.plan_values import a_change, a_write

@@ -8,6 +8,7 @@ from reconciler.api.porch import GitRepository
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import HeadStatus, RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.plan.build import plan_effects, registered_addresses
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -20,7 +21,6 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.checksum import plan_effects, registered_addresses
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_pull, a_write, oid
