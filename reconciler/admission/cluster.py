@@ -65,13 +65,16 @@ class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
 
 
 class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
-    """A cluster: `read_main` returns the objects of a kind that its packages on main have."""
+    """A cluster.
+
+    `read_main` returns the objects of a kind that its packages on main have, in files that hold these bytes.
+    """
 
     name: str
     snapshot: Snapshot = field(default_factory=Snapshot)
     is_recent: bool = True
     """Whether the lists of the snapshot are not older than its policy allows."""
-    read_main: Callable[[GroupKind], Sequence[Mapping[str, Any]]] = lambda _: ()
+    read_main: Callable[[GroupKind, bytes], Sequence[Mapping[str, Any]]] = lambda _, __: ()
 
     @cached_property
     def version(self) -> Version | None:
@@ -91,13 +94,16 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         A snapshot that is too old has none: what it has may have changed since.
         """
         if kind not in self._objects:
-            values = list(self.read_main(kind))
-            names = {identity[1:] for value in values if (identity := identity_of(value)) is not None}
-            for (api_version, name), members in self.snapshot.objects.items():
-                if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
-                    values += [item.body for item in members if (item.namespace, item.name) not in names]
-            self._objects[kind] = values
+            self._objects[kind] = self._read(kind)
         return self._objects[kind]
+
+    def _read(self, kind: GroupKind, holding: bytes = b"") -> Sequence[Mapping[str, Any]]:
+        values = list(self.read_main(kind, holding))
+        names = {identity[1:] for value in values if (identity := identity_of(value)) is not None}
+        for (api_version, name), members in self.snapshot.objects.items():
+            if self.is_recent and (api_version.rpartition("/")[0], name) == kind:
+                values += [item.body for item in members if (item.namespace, item.name) not in names]
+        return values
 
     @cached_property
     def _objects(self) -> dict[GroupKind, Sequence[Mapping[str, Any]]]:
@@ -113,10 +119,20 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         missing = [str(kind) for kind in DECIDING if not self.knows(kind)]
         return f"its snapshot does not list {', '.join(missing)} completely" if missing else ""
 
+    def definition(self, kind: GroupKind) -> Definition | None:
+        """Return the definition of a kind; the cluster has those of packages on main as these are.
+
+        Definitions are the largest files of a package: those of other groups are not read.
+        """
+        if kind.group not in self._definitions:
+            # Kubernetes names a definition by its plural and its group.
+            values = self._read(CRD, kind.group.encode())
+            self._definitions[kind.group] = dict(definitions_of(values))
+        return self._definitions[kind.group].get(kind)
+
     @cached_property
-    def definitions(self) -> Mapping[GroupKind, Definition]:
-        """The definitions by what they define; the cluster has those of packages on main as these are."""
-        return dict(definitions_of(self.objects(CRD)))
+    def _definitions(self) -> dict[str, Mapping[GroupKind, Definition]]:
+        return {}
 
     @cached_property
     def policies(self) -> tuple[tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]], ...]:
@@ -147,7 +163,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
 
     def resource_of(self, kind: GroupKind) -> tuple[str, bool | None]:
         """Return the plural of a kind, and whether its objects are in namespaces, None for unknown."""
-        definition = self.definitions.get(kind) if kind.group not in BUILT_IN else None
+        definition = self.definition(kind) if kind.group not in BUILT_IN else None
         if definition is not None:
             is_namespaced = definition.spec.get("scope") == "Namespaced"
             return str(value_at(definition.spec, "names", "plural")), is_namespaced
@@ -165,7 +181,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
         """Return an object with the defaults of its kind; `definition` counts where there is none on main."""
         if (identity := identity_of(value)) is None or identity[0].group in BUILT_IN:
             return with_defaults(value, str(identity[0])) if identity is not None else value
-        definition = self.definitions.get(identity[0], definition)
+        definition = self.definition(identity[0]) or definition
         version = str(value["apiVersion"]).rpartition("/")[2]
         schema = definition.schemas.get(version) if definition is not None else None
         return value if schema is None else schema.complete(value)

@@ -37,7 +37,7 @@ class Judge(Struct, frozen=True):
     def governs(self, kind: GroupKind) -> bool:
         """Tell whether anything but Kubernetes itself decides about objects of a kind."""
         is_defined = kind.group not in BUILT_IN and (
-            kind in self.cluster.definitions or kind in self.proposed
+            kind in self.proposed or self.cluster.definition(kind) is not None
         )
         return is_defined or self._has_policy(kind)
 
@@ -127,7 +127,7 @@ class Judge(Struct, frozen=True):
         version = str(new.get("apiVersion")).rpartition("/")[2]
         if kind.group in BUILT_IN:
             return
-        places = (self.cluster.definitions.get(kind), self.proposed.get(kind))
+        places = (self.cluster.definition(kind), self.proposed.get(kind))
         # How a webhook converts one version to another one is not known.
         is_converted = old is not None and old.get("apiVersion") != new.get("apiVersion")
         is_sure = not is_converted or all(d.converts_nothing for d in places if d is not None)

@@ -322,7 +322,7 @@ def _fits(rule: Object, review: Review, cluster: Cluster, *, is_exact: bool) -> 
     if not is_for or {"*", review.version} & {*(rule.get("apiVersions") or ())}:
         return is_for
     # By default a rule for one version of a kind is for all of them, and the policy sees that version.
-    definition = cluster.definitions.get(review.kind)
+    definition = cluster.definition(review.kind)
     if not is_exact and (definition is None or not definition.converts_nothing):
         raise Unknown(f"it is for another version of {review.kind.kind}")
     return not is_exact

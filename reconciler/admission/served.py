@@ -78,7 +78,7 @@ def find_unserved(
         return Fault("apiVersion", reason, is_update=False)
     if kind.group in BUILT_IN:
         return None
-    definition, name = cluster.definitions.get(kind), api_version.rpartition("/")[2]
+    definition, name = cluster.definition(kind), api_version.rpartition("/")[2]
     if definition is None or definition.version(name) is not None:
         return None
     if kind in proposed and proposed[kind].version(name) is not None:

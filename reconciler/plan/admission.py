@@ -153,6 +153,10 @@ def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[s
 
 
 def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
+    if not own_values.may_be_in(value):
+        plain = _Masked(value)
+        plain.masked = frozenset()
+        return plain
     masked = _Masked(_mapped(value, own_values.mask_text))
     masked.masked = frozenset(key for key, part in masked.items() if any(_MASK in t for t in _texts(part)))
     return masked
@@ -313,8 +317,8 @@ class _Clusters(Struct):
             self._clusters[name] = Cluster(name, snapshot, is_recent, partial(self._of_main, name))
         return self._clusters[name]
 
-    def _of_main(self, name: str, kind: GroupKind) -> Sequence[Mapping[str, Any]]:
-        """Return the objects of a kind that packages on main of a cluster have."""
+    def _of_main(self, name: str, kind: GroupKind, holding: bytes) -> Sequence[Mapping[str, Any]]:
+        """Return the objects of a kind that packages on main of a cluster have, in files that hold this."""
         if not self._main:
             for view in self.inventory.repositories.values():
                 own_values = OwnValues.of((view.key.name,))
@@ -327,7 +331,7 @@ class _Clusters(Struct):
             value
             for own_values, files in self._main.get(name, ())
             for path in sorted(files)
-            if path.endswith(_SUFFIXES) and named.search(files[path].data)
+            if path.endswith(_SUFFIXES) and holding in files[path].data and named.search(files[path].data)
             for value in self.reader.objects(files[path].data, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]

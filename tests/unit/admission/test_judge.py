@@ -28,7 +28,7 @@ def verdicts(
         *governing,
         read("apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {env: dev}}"),
     ]
-    cluster = Cluster("c", snapshot, read_main=lambda kind: [v for v in on_main if v["kind"] == kind.kind])
+    cluster = Cluster("c", snapshot, read_main=lambda kind, _: [v for v in on_main if v["kind"] == kind.kind])
     change = ObjectChange(*(read(text) if text else None for text in (old, new)))
     return [(str(j.verdict), str(j.message)) for j in Judge(cluster).judge(change)]
 
