@@ -4,11 +4,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Self
 
+import orjson
 from msgspec import Struct
 
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BEFORE: Final = _WORD | frozenset(b"\\!%")
 """Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
+_LONGEST_ESCAPE: Final = len("\\u0000")
+"""Of JSON, in bytes."""
 _SEARCHED: Final = (
     *("Secret", "CustomResourceDefinition", "binary", "metadata", "kpt-merge", "kpt.dev"),
     *("pipeline", "validators", "reconciler.dev"),
@@ -77,6 +80,20 @@ class OwnValues(Struct, frozen=True):
         """Return a text as `mask` returns its bytes."""
         return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
+    def may_be_in(self, value: object) -> bool:
+        """Tell whether `mask_text` may change a text in a value: one search is faster than one of each."""
+        try:
+            data = orjson.dumps(value)
+        except orjson.JSONEncodeError:
+            return True
+        # An escape in front of a word ends with a letter.
+        return any(
+            data[start - 1] not in _BEFORE or b"\\" in data[max(0, start - _LONGEST_ESCAPE) : start]
+            for own_value in self.values
+            for start in _found(data, own_value)
+            if start + len(own_value) >= len(data) or data[start + len(own_value)] not in _WORD
+        )
+
     def fill_text(self, masked: str) -> str:
         """Return a masked text with these values."""
         return self.fill(masked.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
@@ -84,9 +101,14 @@ class OwnValues(Struct, frozen=True):
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:
     """Yield the start of each occurrence of a value that is a word of its own."""
-    start = data.find(value)
-    while start >= 0:
+    for start in _found(data, value):
         end = start + len(value)
         if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
             yield start
+
+
+def _found(data: bytes, value: bytes) -> Iterator[int]:
+    start = data.find(value)
+    while start >= 0:
+        yield start
         start = data.find(value, start + 1)

@@ -349,11 +349,15 @@ def _read_contents(data: bytes, own_values: OwnValues) -> _Contents:
 
 def _mask_value(value: object, own_values: OwnValues) -> object:
     """Return a value with the places of own names in its texts."""
+    return _masked(value, own_values) if own_values.may_be_in(value) else value
+
+
+def _masked(value: object, own_values: OwnValues) -> object:
     if isinstance(value, str):
         return own_values.mask_text(value)
     if isinstance(value, Mapping):
-        return {_mask_value(key, own_values): _mask_value(part, own_values) for key, part in value.items()}
-    return [_mask_value(part, own_values) for part in value] if isinstance(value, list) else value
+        return {_masked(key, own_values): _masked(part, own_values) for key, part in value.items()}
+    return [_masked(part, own_values) for part in value] if isinstance(value, list) else value
 
 
 def _value_digest(value: object) -> bytes:
