@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Container, Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,7 +153,7 @@ def _text(value: Any) -> str:
 
 
 IGNORE_FILE: Final = ".krmignore"
-_KEPT_BYTES: Final = 4096
+_KEPT_BYTES: Final = 1 << 20
 INPUT: Final = ".input"
 """The end of the name of a file downstream that runs alone read, as `chart.yaml.input`; no agent does."""
 RESOURCE_ENDINGS: Final = (".yaml", ".yml", f".yaml{INPUT}", f".yml{INPUT}")
@@ -245,15 +244,33 @@ def read_resources(files: Files) -> PackageResources:
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = (_shared_split if len(file.data) <= _KEPT_BYTES else split_file)(file.data, path)
+            split[path] = _SPLIT.find(file.data, path)
             resources[package] += _resources(split[path], path, package)
     return PackageResources(files, split, resources)
 
 
-@lru_cache(maxsize=256)
-def _shared_split(data: bytes, path: str) -> PackageFile:
-    """Return the documents of a file; nothing changes them. Packages of one chart have the same templates."""
-    return split_file(data, path)
+class _SplitFiles:
+    """The files that were split last, of `_KEPT_BYTES` to twice as many; nothing changes their documents.
+
+    Packages of one chart have the same templates and definitions.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[tuple[bytes, str], PackageFile] = {}
+        self._old: dict[tuple[bytes, str], PackageFile] = {}
+        self._bytes = 0
+
+    def find(self, data: bytes, path: str) -> PackageFile:
+        key = (data, path)
+        if key not in self._young:
+            if self._bytes + len(data) > _KEPT_BYTES:
+                self._old, self._young, self._bytes = self._young, {}, 0
+            self._young[key] = self._old.get(key) or split_file(data, path)
+            self._bytes += len(data)
+        return self._young[key]
+
+
+_SPLIT: Final = _SplitFiles()
 
 
 def other_documents(files: Files) -> Iterator[tuple[str, str]]:

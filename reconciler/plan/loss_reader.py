@@ -120,7 +120,9 @@ class LossReader(Struct):
         elsewhere: Files = {}
         if place is not None and place.key != target.key and place.view.cluster == cluster:
             elsewhere = contents.get(place.package.main_tree or Oid(""), {})
-        old, new = self._all(before), {**self._all(elsewhere), **self._all(after)}
+        # Of a file that stays as it is nothing goes.
+        old = self._all({path: file for path, file in before.items() if after.get(path) != file})
+        new = {**self._all(elsewhere), **self._all(after)} if old else {}
         named = {resource._replace(namespace="") for resource in new}
         for resource, value in sorted(old.items(), key=lambda item: item[0]):
             # Who applies a resource without a namespace may have put it there before.

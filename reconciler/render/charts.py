@@ -502,6 +502,7 @@ def _upstream_alone(files: Files) -> set[str]:
     return (files_of_charts | _own_paths(files).keys()) - {path for _, path, _ in chart_configurations(files)}
 
 
+@lru_cache(maxsize=256)
 def _is_values(path: str, file: File) -> bool:
     name = path.rpartition("/")[2]
     is_read = name.endswith(_MANIFESTS) and not name.startswith("kustomization.")

@@ -20,6 +20,7 @@ from reconciler.krm.merge import (
 )
 from reconciler.krm.values import value_at
 from reconciler.krm.yaml import Edit, Raw, SetHeadComment, SetLineComment, SetValue, YamlError, edit_tree
+from reconciler.names.ids import group_of
 from reconciler.names.objects import File, Files, TakenNames, without_numbers
 from reconciler.render.update.sides import Sides
 
@@ -29,6 +30,13 @@ _KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
 DEFAULT_NAMESPACE: Final = "default"
 _CACHED_FILES: Final = 4096
 _NAMESPACE: Final = b"\n  namespace:"
+_MARKED: Final = re.compile(
+    rb"(?:#[^\r\n]*\n)*apiVersion: (?P<version>[\w./-]+)\nkind: (?P<kind>\w+)\n"
+    rb"metadata: # kpt-merge: (?P<namespace>[\w.-]*)/(?P<name>[\w.:-]+)\n"
+    rb"(?:  [^\r\n]+\n)*?  annotations:\n(?:    [^\r\n]+\n)*?"
+    rb"    internal\.kpt\.dev/upstream-identifier: '(?P<identifier>[^'\r\n]+)'\n"
+)
+_SECOND: Final = re.compile(rb"\r|(?m:^---)")
 _IN_NONE: Final = b"# kpt-merge: /"
 
 
@@ -85,13 +93,16 @@ def with_identities_of(files: Files, local: Files, namespace: str) -> Files:
     }
     if not local or not changed:
         return files
-    identities = frozenset[Identity]().union(*map(_identities, local.values()))
+
+    def is_there(identity: Identity) -> bool:
+        name = identity.name.encode()
+        return any(identity in _identities(file) for file in local.values() if name in file.data)
 
     def edits(document: ResourceDocument) -> Iterator[Edit]:
         metadata, identity = child(root_of(document.tree), "metadata"), document.identity
         # Charts may or may not write {{ .Release.Namespace }}: Helm installs both into the same namespace.
         other = identity._replace(namespace="" if identity.namespace else namespace)
-        is_home = identity.namespace in ("", namespace) and identity not in identities and other in identities
+        is_home = identity.namespace in ("", namespace) and not is_there(identity) and is_there(other)
         if is_home and metadata is not None and metadata.is_block and not has_merge_comment(document.comment):
             yield from _set_comment(metadata, f"# kpt-merge: {other.namespace}/{other.name}")
 
@@ -202,7 +213,19 @@ def _own_identity(document: ResourceDocument) -> Identity:
 
 @lru_cache(maxsize=_CACHED_FILES)
 def _marked(file: File) -> File:
-    return _edit_documents(file, _identifier_edits) if b"metadata" in file.data else file
+    if b"metadata" not in file.data or _is_marked(file.data):
+        return file
+    return _edit_documents(file, _identifier_edits)
+
+
+def _is_marked(data: bytes) -> bool:
+    """Tell whether the only document of a file has both already, as most on main: to parse it takes long."""
+    head = _MARKED.match(data)
+    if head is None or _SECOND.search(data, head.end()):
+        return False
+    names = {name: text.decode(errors="replace") for name, text in head.groupdict().items()}
+    identity = Identity(group_of(names["version"]), names["kind"], names["namespace"], names["name"])
+    return names["identifier"] == upstream_identifier(identity)
 
 
 def _edit_documents(file: File, edits_of: Callable[[ResourceDocument], Iterable[Edit]]) -> File:
