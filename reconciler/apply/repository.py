@@ -315,7 +315,10 @@ def _target(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> O
     match write:
         case WriteDraft():
             package = _package(write.ref, write.files, write.tree, pack)
-            return _commit(write, pack.graft(_base(write, mirror, pack), {write.path: package}), pack, policy)
+            tree = pack.graft(_base(write, mirror, pack), {write.path: package})
+            for path, file in write.beside.items():
+                tree = pack.replace_file(tree, path, file)
+            return _commit(write, tree, pack, policy)
         case WriteGroup():
             trees = {
                 part.path: _package(write.ref, part.files, part.tree, pack) if part.tree else None

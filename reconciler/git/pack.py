@@ -19,6 +19,7 @@ from reconciler.git.signing import CommitSigning
 from reconciler.git.trees import RawEntry, parse_tree
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
+    File,
     Files,
     NamesError,
     Signature,
@@ -128,6 +129,19 @@ class Pack:
     def graft(self, root_tree: Oid | None, below: Mapping[str, Oid | None]) -> Oid:
         """Replace directories of a tree, or all of it (""), by existing trees; otherwise as `patch_tree`."""
         return below.get("") or self._graft(root_tree, below) or self.files({})
+
+    def replace_file(self, tree: Oid, path: str, file: File) -> Oid:
+        """Return a tree in which a file that it has is another one; all else stays as it is stored."""
+        name, _, rest = path.partition("/")
+        entries = []
+        for entry in self._raw_entries(tree):
+            if entry.name == name.encode():
+                below = Oid(entry.oid.hex())
+                new = self.replace_file(below, rest, file) if rest else self._add("blob", file.oid, file.data)
+                entry = entry._replace(oid=bytes.fromhex(new))  # noqa: PLW2901 - of the same name
+            entries.append(entry)
+        data = b"".join(b"%b %b\0%b" % entry for entry in entries)
+        return self._add("tree", object_id("tree", data), data, is_new=True)
 
     def save(self, mirror: Mirror | None = None) -> None:
         """Write the pack and its index into the mirror, both or neither.

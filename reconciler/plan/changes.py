@@ -53,7 +53,8 @@ class WriteDraft(Struct, frozen=True):
     first parent and gives the rest of the repository: main's head for a fresh single commit,
     the person's tip for one that is appended. `merges` is a second parent, main's head, which gives
     the rest then: an appended commit that takes main's change of the package into the branch.
-    `time` is the newest input's (law 5), in seconds.
+    `time` is the newest input's (law 5), in seconds. `beside` are files elsewhere in the repository that the
+    commit replaces.
     """
 
     ref: str
@@ -65,6 +66,7 @@ class WriteDraft(Struct, frozen=True):
     message: str
     time: int
     merges: Oid | None = None
+    beside: Files = field(default_factory=dict)
 
 
 class GroupPart(Struct, frozen=True):

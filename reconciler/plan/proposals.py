@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.reasons import Reason
@@ -56,11 +56,15 @@ class ProposalPlace(NamedTuple):
 
 
 class IndexBranch(NamedTuple):
-    """The branch of a proposal: its tip, the tree of its directory, and whether people committed to it."""
+    """The branch of a proposal: its tip, the tree of its directory, and whether people committed to it.
+
+    `beside` are the files beside that directory which the proposal is to have, as the branch has them.
+    """
 
     tip: Oid
     tree: Oid | None
     is_edited: bool
+    beside: Mapping[str, Oid | None] = {}
 
 
 class IndexProposal(Struct, frozen=True):
@@ -68,6 +72,7 @@ class IndexProposal(Struct, frozen=True):
 
     `versions` are rows of a package and its new version, `pins` the changes of locks, `notes` are about
     versions that may be withdrawn or moved. `subject` is the title, where it is not made of `versions`.
+    `beside` are files elsewhere in the repository that belong to it.
     """
 
     source: str
@@ -78,6 +83,7 @@ class IndexProposal(Struct, frozen=True):
     pins: tuple[PinChange, ...] = ()
     notes: tuple[str, ...] = ()
     subject: str = ""
+    beside: Files = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -118,6 +124,8 @@ def propose_index(
             f"Pull request #{last.number} with these versions was closed: open it again, or delete {head}"
         )
         return change(Op.KEEP, Reason.REJECTED, message, waits=True)
+    beside = {path: file.oid for path, file in proposal.beside.items()}
+    stands = stands and branch is not None and branch.beside == beside
     place = proposal.place
     pull = PullRequest(head, place.base, proposal.title, "", draft=False)
     pull = lock_pull(pull, opened, inventory, [*proposal.versions, *proposal.pins], proposal.notes)
@@ -128,7 +136,15 @@ def propose_index(
     message = "\n".join([proposal.title, "", *map(visible, lines), ""])
     commit, expect = place.commit, branch.tip if branch else None
     write = WriteDraft(
-        proposal.ref, expect, commit.oid, place.directory, proposal.files, tree, message, commit.time
+        proposal.ref,
+        expect,
+        commit.oid,
+        place.directory,
+        proposal.files,
+        tree,
+        message,
+        commit.time,
+        beside=proposal.beside,
     )
     return change(
         Op.UPDATE if opened else Op.CREATE,

@@ -17,6 +17,7 @@ from reconciler.base import text
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
 from reconciler.plan.compare import Comparison
 from reconciler.plan.compose import asked_text
@@ -317,10 +318,14 @@ def index_body(proposal: IndexProposal) -> str:
 
 
 class NextRevision(NamedTuple):
-    """The tag that a package gets next, and the files with manifests that name the one before."""
+    """The tag that a package gets next, and the files with manifests that name the one before, raised.
+
+    `is_here` tells that they are in the repository of the package.
+    """
 
     tag: str
-    manifests: tuple[str, ...]
+    manifests: Files
+    is_here: bool = False
 
 
 class FleetDifference(NamedTuple):

@@ -58,6 +58,7 @@ from reconciler.run.plan import PlannedRun, plan_fleet
 if TYPE_CHECKING:
     from reconciler.api.porch import PackageVariant, PackageVariantSet
 
+
 _MOST_BYTES = 1 << 20
 _NUMBER = re.compile(r"([\"']?)v?\d+\1")
 
@@ -116,12 +117,22 @@ def _next_number(view: RepositoryView, path: str) -> int:
     return latest.revision + 1 if latest else 1
 
 
-def next_revision(view: RepositoryView, path: str, inputs: RunInputs) -> NextRevision | None:
-    """Return the next revision of a package, None for one that has no revisions."""
+def next_revision(
+    view: RepositoryView, path: str, inputs: RunInputs, released: ChartRevision | None
+) -> NextRevision | None:
+    """Return the revision of a package after a merge now, None for one that has no revisions.
+
+    One that is `released` comes before it. In one commit with the package only manifests of its own branch
+    can name it: a pull request has one repository.
+    """
     if view.packages[path].latest is None:
         return None
-    number = _next_number(view, path)
-    return NextRevision(f"{path}/v{number}", tuple(sorted(raised_manifests(inputs, view, path, number, {}))))
+    control = inputs.inventory.control
+    number = _next_number(view, path) + (released is not None and not released.is_tagged)
+    raised = raised_manifests(inputs, view, path, number, {})
+    is_here = (view.url, view.head and view.head.oid) == (control.url, control.commit.oid)
+    manifests = {name: File.of(data) for name, data in sorted(raised.items())}
+    return NextRevision(f"{path}/v{number}", manifests, is_here=is_here)
 
 
 def _with_revisions(
@@ -179,14 +190,14 @@ def _places(
         spec = declared.manifest.spec
         listed = getattr(spec, "upstreams", None)
         fields = [(("upstreams", index), upstream) for index, upstream in enumerate(listed or ())]
-        for steps, upstream in [*fields, (("upstream",), spec.upstream)]:
+        for field, upstream in [*fields, (("upstream",), spec.upstream)]:
             repository = ObjectName(declared.key.namespace, (upstream and upstream.repo) or "")
             if (
                 upstream
                 and repository == view.key
                 and (upstream.package, upstream.revision) == (name, number)
             ):
-                place = declared.source.at("spec", *steps, "revision")
+                place = declared.source.at("spec", *field, "revision")
                 yield place.path, place.line, place.column
 
 
@@ -281,6 +292,9 @@ def files_below(mirror: Mirror, commit: Oid, directory: str, limits: Limits) -> 
     whole = changed(limits, package_files=_FILES, package_bytes=_BYTES)
     mirror.ensure(mirror.list_blobs(tree, whole))
     return mirror.files(tree, whole)
+
+
+_MOST_BYTES = 1 << 20
 
 
 class ProposedCharts(Struct):
@@ -379,22 +393,22 @@ def _propose(view: RepositoryView, mirror: Mirror, followed: list[_Followed], ru
     inventory = inputs.inventory
     if commit is None:
         return
-    policy, changes, proposals = inventory.policy, list[Change](), dict[str, IndexProposal]()
-    forge, refs = inputs.forges.of(mirror), mirror.refs()
+    policy, changes = inventory.policy, list[Change]()
+    proposals: dict[str, tuple[IndexProposal, NextRevision | None]] = {}
+    forge = inputs.forges.of(mirror)
     pulls = forge.list_pulls() if run.writes else inventory.pulls.get(view.url, ())
     for chart in followed:
         ref = chart_ref(policy.instance, chart.path)
         place = ProposalPlace(view.key, view.url, chart.path, commit, view.branch)
-        main = refs.get(f"{HEADS}{view.branch}")
         try:
             with guard(f"{view.url} {chart.path}"):
-                branch = (
-                    open_branch(mirror, refs[ref], main, chart.path, policy.commits) if ref in refs else None
-                )
                 released = find_released(view, chart.path, mirror, pulls, inputs)
                 newer = read_newer_chart(chart.chart, run.reader)
                 proposed.notes += _notes_beyond(chart, newer.beyond)
-                proposal = _proposal(chart, newer, mirror, place, inventory)
+                following = next_revision(view, chart.path, inputs, released)
+                beside = following.manifests if following is not None and following.is_here else {}
+                proposal = _proposal(chart, newer, mirror, place, inventory, beside=beside)
+                branch = _branch(mirror, ref, place, policy.commits, proposal)
         except ReconcilerError as error:
             where = Location(f"{chart.path}/{CONFIGURATION}")
             problem = Problem(where, _reason(error), str(error), error.hint, chart.path)
@@ -406,7 +420,7 @@ def _propose(view: RepositoryView, mirror: Mirror, followed: list[_Followed], ru
                 changes.append(released.publication(commit))
         if proposal is not None:
             changes.append(propose_index(proposal, branch, pulls, inventory))
-            proposals[chart.path] = proposal
+            proposals[chart.path] = (proposal, following)
             proposed.count += 1
         elif branch is not None and (ended := withdraw_index(ref, branch, pulls, inventory, place)):
             changes.append(ended)
@@ -416,10 +430,8 @@ def _propose(view: RepositoryView, mirror: Mirror, followed: list[_Followed], ru
         drafts = {c.package.path: w for c in changes if c.pull for w in c.writes if isinstance(w, WriteDraft)}
         differences = find_differences(drafts, view, inputs) if drafts else {}
         bodies = {
-            short_branch(proposal.ref): chart_body(
-                proposal, next_revision(view, path, inputs), differences.get(path)
-            )
-            for path, proposal in proposals.items()
+            short_branch(proposal.ref): chart_body(proposal, following, differences.get(path))
+            for path, (proposal, following) in proposals.items()
         }
         target = Target(mirror, forge, policy.commits, inputs.names, texts=bodies)
         proposed.results.append(apply_repository(target, changes))
@@ -450,9 +462,18 @@ def _notes_beyond(followed: _Followed, beyond: str) -> tuple[str, ...]:
 
 
 def _proposal(
-    followed: _Followed, newer: NewerChart, mirror: Mirror, place: ProposalPlace, inventory: Inventory
+    followed: _Followed,
+    newer: NewerChart,
+    mirror: Mirror,
+    place: ProposalPlace,
+    inventory: Inventory,
+    *,
+    beside: Files,
 ) -> IndexProposal | None:
-    """Return the package with its newer chart; None if it has the newest in its range."""
+    """Return the package with its newer chart; None if it has the newest in its range.
+
+    `beside` are the manifests of its branch that name its revision, raised.
+    """
     pinned, chart, limits = followed.chart, newer.chart, inventory.policy.limits
     if chart is None:
         return None
@@ -468,16 +489,35 @@ def _proposal(
     change = PinChange(chart.name, pinned.version, chart.version, "")
     ref, notes = chart_ref(inventory.policy.instance, followed.path), _notes_beyond(followed, newer.beyond)
     title = chart_title(chart.name, chart.version)
-    return IndexProposal(chart.source, ref, files, (change,), place, notes=notes, subject=title)
+    return IndexProposal(
+        chart.source, ref, files, (change,), place, notes=notes, subject=title, beside=beside
+    )
+
+
+def _branch(
+    mirror: Mirror, ref: str, place: ProposalPlace, policy: CommitPolicy, proposal: IndexProposal | None
+) -> IndexBranch | None:
+    refs, beside = mirror.refs(), proposal.beside if proposal is not None else ()
+    if ref not in refs:
+        return None
+    main = refs.get(f"{HEADS}{place.base}")
+    return open_branch(mirror, refs[ref], main, place.directory, policy, beside=beside)
 
 
 def open_branch(
-    mirror: Mirror, tip: Oid, main: Oid | None, directory: str, policy: CommitPolicy
+    mirror: Mirror,
+    tip: Oid,
+    main: Oid | None,
+    directory: str,
+    policy: CommitPolicy,
+    *,
+    beside: Iterable[str] = (),
 ) -> IndexBranch:
-    """Return the branch of a proposal, with its tree and whether people committed to it."""
+    """Return the branch of a proposal, with its tree, files beside it, and whether people committed to it."""
     merged = mirror.ancestry(main) if main else frozenset()
     _, foreign = split_by_author(map(mirror.commit, mirror.walk(tip, merged)), policy)
-    return IndexBranch(tip, mirror.subtree(tip, directory), bool(foreign))
+    there = {path: mirror.blob_at(tip, path) for path in beside}
+    return IndexBranch(tip, mirror.subtree(tip, directory), bool(foreign), there)
 
 
 def _reason(error: ReconcilerError) -> Reason:

@@ -4,6 +4,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice, takewhile
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 from reconciler.api.kptfile import KPTFILE
@@ -18,6 +19,7 @@ from reconciler.forge.local.merge import (
     approval_message,
     check_inside,
     check_new_package,
+    files_beside,
     next_revision,
     parse_head,
     proposed_packages,
@@ -29,7 +31,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.names.ids import Oid
-from reconciler.names.objects import Signature
+from reconciler.names.objects import File, Signature
 from reconciler.names.refs import DELETION_PROPOSED, HEADS, TAGS, is_group, tag_ref
 from reconciler.policy import CommitPolicy
 
@@ -82,6 +84,8 @@ class MergeComposer:
                 return self._publish(record, path, workspace)
             case DeletionHead(path):
                 return self._delete(record, path)
+            case LockHead(path, is_chart=True):
+                return self._merge_chart(record, path)
             case LockHead(path):
                 main = self._checked_base(record, path)
                 trees = {path: self.mirror.subtree(head, path)}
@@ -123,6 +127,23 @@ class MergeComposer:
         self._remove(record, self._refs_below(f"{HEADS}{DELETION_PROPOSED}{path}/"))
         return merge
 
+    def _merge_chart(self, record: PullRecord, path: str) -> Tip:
+        head = Oid(record.head_oid)
+        main = self.mirror.refs().get(f"{HEADS}{record.base}")
+        fork = self.mirror.merge_base(main, head) if main else None
+        if main is None or fork is None:
+            raise RefusedError(f"{record.head} and {record.base} have no commit in common")
+        self._check_unmoved(record, path, main, self.mirror.subtree(fork, path))
+        beside = files_beside(self.mirror, fork, head, path)
+        for name, file in beside.items():
+            if self.mirror.blob_at(main, name) != file.before:
+                hint = "`reconciler index sync --pull-request` makes it anew."
+                message = f"{name} changed on {record.base} since pull request {record.number} was made"
+                raise OutdatedError(message, name, hint=hint)
+        trees = {path: self.mirror.subtree(head, path)}
+        files = {name: file.after for name, file in beside.items()}
+        return self._commit_trees(record, main, trees, f"{record.title}\n", beside=files)
+
     def _merge_group(self, record: PullRecord) -> Tip:
         """Merge the packages of a group; the next runs tag them, three tags per push (D4)."""
         head = Oid(record.head_oid)
@@ -143,6 +164,7 @@ class MergeComposer:
         trees: Mapping[str, Oid | None],
         message: str,
         *,
+        beside: Mapping[str, File] = MappingProxyType({}),
         is_merge: bool = True,
     ) -> Tip:
         """Commit directories of the head onto the base, and delete the head's branches.
@@ -152,12 +174,15 @@ class MergeComposer:
             main: The base's commit.
             trees: The trees by path; None removes the directory.
             message: The commit's message.
+            beside: Files elsewhere that it replaces.
             is_merge: The head is a parent, too.
         """
-        self._claim(trees)
+        self._claim([*trees, *beside])
         head, base = Oid(record.head_oid), f"{HEADS}{record.base}"
         tip = self._tips.get(base) or self._tip_of(main)
         tree = self.pack.graft(tip.tree, trees)
+        for path, file in beside.items():
+            tree = self.pack.replace_file(tree, path, file)
         # As old as its inputs, not the clock: the same merge has the same id whenever it is made.
         time = max(tip.time, self.mirror.commit(head).committer.time)
         author = Signature(*self.policy.author(next(iter(trees), "")), time)

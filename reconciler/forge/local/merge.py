@@ -13,7 +13,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
 from reconciler.names import refs as package_refs
 from reconciler.names.ids import Lifecycle, Oid
-from reconciler.names.objects import file_name_error
+from reconciler.names.objects import File, file_name_error
 from reconciler.names.refs import nested_message
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 
@@ -21,6 +21,7 @@ _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _WHOLE = re.compile(
     r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+|chart/(?P<chart>.+)/next|revision/.+/in/(?P<manifests>.+))"
 )
+_MOST_BYTES = 1 << 20
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 
 
@@ -46,9 +47,13 @@ class DeletionHead(NamedTuple):
 
 
 class LockHead(NamedTuple):
-    """The head branch of a proposal to change the lock, the index, a chart or manifests, in a directory."""
+    """The head branch of a proposal to change the lock, the index, a chart or manifests, in a directory.
+
+    With a chart come the manifests of its branch that name its revision.
+    """
 
     path: str = LOCKS_DIRECTORY
+    is_chart: bool = False
 
 
 class ProposedPackage(NamedTuple):
@@ -61,9 +66,9 @@ class ProposedPackage(NamedTuple):
 def parse_head(head: str) -> DraftHead | DeletionHead | LockHead | None:
     """Return the package, lock or index that a head branch proposes, None for any other branch. Total."""
     if match := _WHOLE.fullmatch(head):
-        return LockHead(
-            match["chart"] or match["manifests"] or (INDEX_DIRECTORY if match["index"] else LOCKS_DIRECTORY)
-        )
+        if match["chart"]:
+            return LockHead(match["chart"], is_chart=True)
+        return LockHead(match["manifests"] or (INDEX_DIRECTORY if match["index"] else LOCKS_DIRECTORY))
     if match := _DELETE.fullmatch(head):
         return DeletionHead(match["path"])
     named = package_refs.parse_ref(f"{package_refs.HEADS}{head}")
@@ -123,6 +128,41 @@ def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
         before, after = _subtree(old.get(segment)), _subtree(new.get(segment))
         inside += f"{segment}/"
     return None
+
+
+class ChangedFile(NamedTuple):
+    """A file before and after a change."""
+
+    before: Oid
+    after: File
+
+
+def files_beside(mirror: Mirror, base: Oid, head: Oid, path: str) -> dict[str, ChangedFile]:
+    """Return the files beside a package that two commits have, and that differ.
+
+    Raises:
+        RefusedError: Another path is new or gone.
+    """
+    trees = (mirror.commit(base).tree, mirror.commit(head).tree)
+    return dict(_changed_files(mirror, *trees, "", path))
+
+
+def _changed_files(
+    mirror: Mirror, before: Oid | None, after: Oid | None, inside: str, left_out: str
+) -> Iterator[tuple[str, ChangedFile]]:
+    old, new = _entries(mirror, before), _entries(mirror, after)
+    for name in sorted({*old, *new}):
+        path, sides = f"{inside}{name}", (old.get(name), new.get(name))
+        if sides[0] == sides[1] or path == left_out:
+            continue
+        trees = (_subtree(sides[0]), _subtree(sides[1]))
+        if f"{left_out}/".startswith(f"{path}/") or all(trees):
+            yield from _changed_files(mirror, *trees, f"{path}/", left_out)
+        elif sides[0] is None or sides[1] is None or sides[0].mode != sides[1].mode or any(trees):
+            raise RefusedError(f"{path} does not belong to package {left_out}; merge the branch with git")
+        else:
+            oids = [Oid(side.oid.hex()) for side in sides if side is not None]
+            yield path, ChangedFile(oids[0], File.of(mirror.blob(oids[1], _MOST_BYTES)))
 
 
 def check_new_package(mirror: Mirror, base: Oid, package: Oid, path: str) -> None:
