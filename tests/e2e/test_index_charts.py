@@ -408,6 +408,7 @@ def test_one_merge_takes_a_chart_to_the_fleet_where_manifests_are_in_its_reposit
         with world.edit("control", "Another line of the manifest") as copy:
             manifest = copy / "manifests/web.yaml"
             manifest.write_bytes(manifest.read_bytes().replace(b"# the web", b"# our web"))
+        stale = world.run("pr", "merge", "blueprints#1")
         renewed = world.run("index", "sync", "--pull-request")
         world.run("pr", "merge", "blueprints#1")
         untagged = world.run("plan")
@@ -418,6 +419,8 @@ def test_one_merge_takes_a_chart_to_the_fleet_where_manifests_are_in_its_reposit
     assert "Update the chart web to 1.1.0" in opened.out
     assert (unchanged, "waits for a review" in waiting.out) == (True, True)
     assert "and the number of the revision in `manifests/web.yaml`" in body
+    assert (stale.code, "manifests/web.yaml changed on main" in stale.err) == (4, True), stale
+    assert "hint: `reconciler index sync --pull-request` makes it anew." in stale.err
     assert "pushed   blueprints reconciler/main/chart/blueprints/apps/web/next" in renewed.out
     assert main == SET.replace("# the web", "# our web").replace("revision: 1", "revision: 2").encode()
     assert (untagged.code, "update" in untagged.out) == (3, False), untagged

@@ -26,6 +26,16 @@ def test_values_are_masked_as_a_pattern_of_whole_words_would(text: str, own: Own
     assert own.mask(data) == (pattern.sub(lambda match: numbers[match[0]], data) if ordered else data)
 
 
+@given(TEXTS, TEXTS, VALUES)
+def test_value_that_no_own_value_may_be_in_has_nothing_to_mask(key: str, text: str, own: OwnValues) -> None:
+    value = {key: [text, {text: f"\x1f{key}"}]}
+
+    if any(own.mask_text(part) != part for part in (key, text, f"\x1f{key}")):
+        assert own.may_be_in(value)
+    elif not any(each.decode() in f"{key} {text}" for each in own.values):
+        assert not own.may_be_in(value)
+
+
 @given(TEXTS, VALUES)
 def test_masked_text_is_filled_with_its_values(text: str, own: OwnValues) -> None:
     for each in (text, f"\ud800{text}"):

@@ -62,6 +62,26 @@ CASES = [
         f'{HEAD}metadata: {{name: app, annotations: {{a: b, {IDENTIFIER}: "|ConfigMap|default|app"}}}}\n',
     ),
     Case(
+        "an identifier in single quotes is refreshed",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|c'\n",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n",
+    ),
+    Case(
+        "an identifier elsewhere is none",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\nspec:\n  annotations:\n"
+        f"    {IDENTIFIER}: '|ConfigMap|a|b'\n",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
+        f"spec:\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n",
+    ),
+    Case(
+        "a second document beside one that has its identifier",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
+        f"---\n{HEAD}metadata:\n  name: c\n",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
+        f"---\n{HEAD}metadata: # kpt-merge: /c\n  name: c\n  annotations:\n"
+        f"    {IDENTIFIER}: '|ConfigMap|default|c'\n",
+    ),
+    Case(
         "every document of a file, CRLF and byte order mark as they were",
         f"\ufeff{HEAD}metadata:\n  name: a\n--- # next\n\n---\n{HEAD}metadata:\n  name: b".replace(
             "\n", "\r\n"
