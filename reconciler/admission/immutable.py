@@ -142,6 +142,8 @@ def find_faults(
 
     Without a `version` of Kubernetes what only some versions refuse is let pass.
     """
+    if kind not in FIELDS and kind not in TEMPLATES and kind not in _SPECIAL:
+        return
     after = with_defaults(new, kind)
     yield from _unmatched(after, kind)
     if old is None:

@@ -83,9 +83,10 @@ class Judge(Struct, frozen=True):
             is_old = old is not None and old.get("apiVersion") == new.get("apiVersion")
             yield self._judgement(unserved, kind, named, is_old=is_old)
             return
-        before = frozenset(find_faults(None, old, str(kind), version)) if old is not None else frozenset()
         yield from self.judge_stored(new)
-        for fault in find_faults(old, new, str(kind), version):
+        faults = list(find_faults(old, new, str(kind), version))
+        before = frozenset(find_faults(None, old, str(kind), version) if old is not None and faults else ())
+        for fault in faults:
             is_recreated = fault.is_update and is_forced(new)
             verdict = AdmissionVerdict.RECREATED if is_recreated else AdmissionVerdict.REFUSED
             if (

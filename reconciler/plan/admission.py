@@ -153,12 +153,17 @@ def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[s
 
 
 def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
-    if not own_values.may_be_in(value):
-        plain = _Masked(value)
-        plain.masked = frozenset()
-        return plain
-    masked = _Masked(_mapped(value, own_values.mask_text))
-    masked.masked = frozenset(key for key, part in masked.items() if any(_MASK in t for t in _texts(part)))
+    masked = _Masked()
+    changed = set()
+    for key, part in value.items():
+        if not own_values.may_be_in({key: part}):
+            masked[key] = part
+        else:
+            name = own_values.mask_text(str(key))
+            masked[name] = _mapped(part, own_values.mask_text)
+            if masked[name] != part:
+                changed.add(name)
+    masked.masked = frozenset(changed)
     return masked
 
 
@@ -275,19 +280,6 @@ def _compared(
     plain = [value for value in definitions if "spec" not in getattr(value, "masked", ())]
     masked = tuple(value for value in definitions if "spec" in getattr(value, "masked", ()))
     return _Requests(tuple(members), dict(definitions_of(plain)), masked)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text of a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from value
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
 
 
 # Clusters

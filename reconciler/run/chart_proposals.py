@@ -190,14 +190,14 @@ def _places(
         spec = declared.manifest.spec
         listed = getattr(spec, "upstreams", None)
         fields = [(("upstreams", index), upstream) for index, upstream in enumerate(listed or ())]
-        for field, upstream in [*fields, (("upstream",), spec.upstream)]:
+        for parts, upstream in [*fields, (("upstream",), spec.upstream)]:
             repository = ObjectName(declared.key.namespace, (upstream and upstream.repo) or "")
             if (
                 upstream
                 and repository == view.key
                 and (upstream.package, upstream.revision) == (name, number)
             ):
-                place = declared.source.at("spec", *field, "revision")
+                place = declared.source.at("spec", *parts, "revision")
                 yield place.path, place.line, place.column
 
 
