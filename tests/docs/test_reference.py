@@ -24,8 +24,8 @@ from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.catalog import CLAIMS, UNSTUDIED
 from reconciler.names.trailers import CONFLICT, KEEP
-from reconciler.policy import Limits, Policy
-from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
+from reconciler.policy import Limits
+from reconciler.read.configuration import parse_configuration, variable_name, variable_paths
 from tests.support.field_tables import examples, lacking
 from tests.support.generated_docs import GENERATED, regenerated
 from tests.support.generated_docs import pages as generated_pages
@@ -110,15 +110,6 @@ def test_exit_codes_are_those_of_the_table() -> None:
     assert documented == {int(code): code.name.lower().replace("_", " ") for code in Exit}
 
 
-def test_settings_are_those_of_the_table() -> None:
-    table = section(page("configuration.md"), "Settings")
-    documented = [names(row[0])[0] for row in rows(table) if not names(row[0])[0].startswith("RECONCILER_")]
-
-    assert sorted(documented) == sorted(
-        ".".join(path) for path in setting_paths(Policy) if path != ("instance",)
-    )
-
-
 def test_every_environment_variable_is_documented() -> None:
     read = words(r"RECONCILER_[A-Z_]+") | {variable_name(path) for path in variable_paths()}
     table = section(page("configuration.md"), "Settings")
@@ -131,13 +122,13 @@ def test_every_environment_variable_is_documented() -> None:
 
 
 def test_annotations_and_labels_are_those_of_the_table() -> None:
-    documented = listed(section(page("manifests.md"), "Annotations"))
+    documented = listed(section(page("reference/annotations.md"), "Annotations and labels"))
 
     assert sorted(documented) == sorted(KEYS)
 
 
 def test_every_value_of_an_annotation_is_in_its_row() -> None:
-    table = {names(row[0])[0]: row[2] for row in rows(section(page("manifests.md"), "Annotations"))}
+    table = {names(row[0])[0]: row[2] for row in rows(page("reference/annotations.md"))}
     limited = {name: key.words for name, key in KEYS.items() if key.words}
 
     assert limited

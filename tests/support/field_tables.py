@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,6 +94,14 @@ def _rows(owner: str, schema: Schema) -> list[tuple[str, ...]]:
         value = _examples().get((owner, name), _examples().get((field.get("description", ""), name)))
         rows.append((f"`{name}`", _type(field), default, what, _value(value) if plain else ""))
     return rows
+
+
+def default_of(kind: str, path: Sequence[str]) -> str:
+    """Return the default of a setting in the `spec` of a kind."""
+    field = manifest_schema(kind)["properties"]["spec"]
+    for name in path:
+        field = _definition(field)["properties"][name]
+    return _value(field.get("default"))
 
 
 def _described(field: Schema) -> str:

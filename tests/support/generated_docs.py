@@ -12,6 +12,8 @@ import yaml
 
 from reconciler.cli.schema import NAMES, OUTPUTS
 from reconciler.plan.compose import Join, Kept, Veto
+from reconciler.policy import Policy
+from reconciler.read.configuration import setting_paths, variable_name, variable_paths
 from tests.support import field_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,6 +84,22 @@ def _shared_fields() -> str:
     return fields(field_tables.shared_sections(), whole=False)
 
 
+def settings() -> str:
+    """Return the settings with one value, with the variable that overrides each and its default."""
+    variables = set(variable_paths())
+    as_written = {("manifests",): "`.`", ("snapshot", "maxAge"): "`7d`"}
+    rows = [
+        (
+            f"`{'.'.join(path)}`",
+            f"`{variable_name(path)}`" if path in variables else "Git only",
+            as_written.get(path) or field_tables.default_of("Reconciler", path),
+        )
+        for path in setting_paths(Policy)
+        if path != ("instance",)
+    ]
+    return table(("setting", "variable", "default"), rows)
+
+
 def vetoes() -> str:
     """Return what holds a package back, the strongest first."""
     left = {
@@ -105,6 +123,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "json-outputs": json_outputs,
     **{f"fields-{kind.lower()}": partial(_fields_of, kind) for kind in NAMES},
     "fields-shared": _shared_fields,
+    "settings": settings,
     "vetoes": vetoes,
     "joins": joins,
 }
