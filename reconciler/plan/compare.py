@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -15,13 +15,13 @@ from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
 from reconciler.dependencies.lock.format import ClusterUpdate, read_locks
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.expand.variants import set_key
+from reconciler.expand.variants import set_key, spec_data
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, Op, PinChange, Plan, Refusal, UpstreamPinChange
 from reconciler.plan.impact import Loss
-from reconciler.plan.set_diff import SetDiff, VariantChange
+from reconciler.plan.set_diff import SetDiff, VariantChange, changed_fields
 from reconciler.plan.status import POINT_EMPTY
 from reconciler.policy import OnRefused
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
@@ -157,6 +157,8 @@ class VariantDifference(Struct, frozen=True):
     key: ObjectName
     fate: Fate
     message: Text = ""
+    set_key: ObjectName | None = None
+    """The set that generates it, where it is created or changed."""
 
 
 class PackageDifference(Struct, frozen=True):
@@ -418,11 +420,28 @@ def _variants(base: Side, head: Side) -> Iterable[VariantDifference]:
             yield VariantDifference(key, Fate.DROP, "It was never applied")
         elif old is None or not old.spec:
             if old is None or new.spec or new.fate is not old.fate:
-                yield VariantDifference(key, Fate.CREATE if new.spec else new.fate, new.change.message)
+                fate, variant = Fate.CREATE if new.spec else new.fate, new.change.variant
+                yield VariantDifference(key, fate, new.change.message, variant.set_key if variant else None)
         elif not new.spec:
             yield VariantDifference(key, new.fate, new.change.message)
-        elif new.spec != old.spec:
-            yield VariantDifference(key, Fate.CHANGE, new.change.message)
+        elif new.spec != old.spec and (variant := new.change.variant) and old.change.variant:
+            why = new.change.message or _changed(old.change.variant, variant)
+            yield VariantDifference(key, Fate.CHANGE, why, variant.set_key)
+
+
+def _changed(old: DesiredVariant, new: DesiredVariant) -> str:
+    """Return the fields that a change of a manifest changes, with both values where they name an upstream."""
+    before, after = spec_data(old), spec_data(new)
+    paths = [*changed_fields("spec", before, after)]
+    fields = [_both(path, before, after) if path.startswith("spec.upstream.") else path for path in paths]
+    paused = ["paused" if new.paused else "not paused any more"] if new.paused != old.paused else []
+    return some([*fields, *paused], _NAMED)
+
+
+def _both(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    field = path.removeprefix("spec.upstream.")
+    old, new = before["upstream"].get(field), after["upstream"].get(field)
+    return f"{path}: {old} -> {new}" if old and new else path
 
 
 # Packages

@@ -37,6 +37,7 @@ from reconciler.plan.drafts import (
 )
 from reconciler.plan.path_conflicts import find_obstacle
 from reconciler.plan.rejection import closed_text, find_rejection, retry_text, was_seen_rejected
+from reconciler.plan.set_diff import changed_fields
 from reconciler.records.state import PackageVariantRecord, SubpackageRecord
 from reconciler.render.conflicts import masked, masked_answer, recorded_answers, recorded_conflicts
 from reconciler.render.rendered import Blocked, Package, RenderedVariant
@@ -810,7 +811,7 @@ def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator
     """Yield what differs, what people write themselves first."""
     now = spec_data(resolved.variant)
     for name in _SPEC:
-        yield from _fields(f"spec.{name}", record.spec.get(name), now.get(name))
+        yield from changed_fields(f"spec.{name}", record.spec.get(name), now.get(name))
     objects = {**record.objects, **resolved.objects}
     yield from (
         f"object {name}" for name in sorted(objects) if record.objects.get(name) != resolved.objects.get(name)
@@ -821,20 +822,6 @@ def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator
         yield from (
             words for name, words in _FACTS.items() if record.facts.get(name) != resolved.facts.get(name)
         )
-
-
-def _fields(path: str, old: object, new: object) -> Iterator[str]:
-    """Yield the fields that differ, as deep as both sides have them."""
-    if old == new:
-        return
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted({*old, *new}):
-            yield from _fields(f"{path}.{name}", old.get(name), new.get(name))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _fields(f"{path}[{index}]", before, after)
-    else:
-        yield path
 
 
 def subpackage_notes(package: Package, main: Oid | None, context: PlanContext) -> Iterator[SubpackageNote]:

@@ -764,3 +764,17 @@ def _successors(desired: Desired, inventory: Inventory) -> Mapping[PackageKey, O
         if view is not None and downstream is not None:
             successors[PackageKey(view.url, view.full_path(downstream.package or ""))] = variant.key
     return successors
+
+
+def changed_fields(path: str, old: object, new: object) -> Iterator[str]:
+    """Yield the fields that differ, as deep as both sides have them."""
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in sorted({*old, *new}):
+            yield from changed_fields(f"{path}.{name}", old.get(name), new.get(name))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from changed_fields(f"{path}[{index}]", before, after)
+    else:
+        yield path

@@ -9,6 +9,7 @@ from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
 from reconciler.report.build import (
+    MOST_ROWS,
     cause_name,
     change_order,
     fold_changes,
@@ -125,9 +126,8 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
     yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
-    for variant in comparison.variants:
-        message = f"  {terminal(variant.message)}" if variant.message else ""
-        yield f"{variant.fate:9} PackageVariant {terminal(str(variant.key))}{message}"
+    for fate, name, why in _variant_rows(comparison):
+        yield f"{fate:9} {terminal(name)}  {terminal(why)}".rstrip()
     for targets in comparison.targets:
         before, after = ("none" if n is None else n for n in (targets.before, targets.after))
         yield f"targets   {terminal(str(targets.key))}: {before} -> {after}"
@@ -151,10 +151,7 @@ def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
     """Return every difference as a row of a table: what happens, to what, and why."""
     locks = [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
     table = locks[: comparison.dangers]
-    table += [
-        {"what": str(v.fate), "name": f"PackageVariant {v.key}", "detail": str(v.message)}
-        for v in comparison.variants
-    ]
+    table += [{"what": fate, "name": name, "detail": why} for fate, name, why in _variant_rows(comparison)]
     for cause in comparison_causes(comparison, names):
         detail = "; ".join(filter(None, (str(cause.reason), cause.text, *risk_texts(cause.risks))))
         table.append({"what": cause.label, "name": cause_name(cause), "detail": detail})
@@ -214,6 +211,24 @@ def _packages(comparison: Comparison) -> Iterator[Clause]:
 def comparison_labels(comparison: Comparison) -> dict[PackageKey, str]:
     """Return what merging does to each package that it affects."""
     return {difference.change.package: str(difference.what) for difference in comparison.packages}
+
+
+def _variant_rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
+    """Yield what happens to PackageVariants, their names, and why; many alike of one set are one row."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for variant in comparison.variants:
+        key = (variant.fate, variant.message, variant.set_key or variant.key)
+        alike.setdefault(key, []).append(str(variant.key))
+    for (fate, message, owner), named in alike.items():
+        if len(named) > MOST_ROWS:
+            yield (
+                str(fate),
+                f"{plural(len(named), 'PackageVariant')} of PackageVariantSet {owner}",
+                str(message),
+            )
+            continue
+        for name in named:
+            yield str(fate), f"PackageVariant {name}", str(message)
 
 
 def _ordered(comparison: Comparison) -> list[PackageDifference]:

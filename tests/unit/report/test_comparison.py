@@ -74,3 +74,25 @@ def test_variant_that_changes_without_its_package_is_counted(fate: Fate, end: st
     variant = VariantDifference(ObjectName("default", "web"), fate, "why")
 
     assert sentence(Comparison((variant,), deep=True)) == f"Merging this changes no package{end}"
+
+
+def test_what_merging_does_alike_to_many_variants_of_a_set_is_one_row() -> None:
+    def changed(name: str, message: str = "spec.upstream.revision: 1 -> 2") -> VariantDifference:
+        return VariantDifference(
+            ObjectName("default", name), Fate.CHANGE, message, ObjectName("default", "web")
+        )
+
+    many = tuple(changed(f"web-{number}") for number in range(60))
+    few = (changed("db-1", "spec.packageContext.data.region"), VARIANT)
+
+    found = rows(Comparison((*many, *few)), NAMES)
+
+    assert [tuple(row.values()) for row in found] == [
+        (
+            "change",
+            "60 PackageVariants of PackageVariantSet default/web",
+            "spec.upstream.revision: 1 -> 2",
+        ),
+        ("change", "PackageVariant default/db-1", "spec.packageContext.data.region"),
+        ("create", "PackageVariant default/web", "why"),
+    ]
