@@ -135,7 +135,7 @@ def check(
 
         write_page(html_file, check_report(checked))
     if comment_on:
-        _comment(printer, printed, comment_on)
+        _comment(printer, printed, comment_on, runner)
     return printed.code
 
 
@@ -212,11 +212,11 @@ def _changed(comparison: Comparison) -> str:
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: Printer, printed: _Shown, number: int) -> None:
+def _comment(printer: Printer, printed: _Shown, number: int, runner: Runner) -> None:
     """Comment on the pull request; a comment that cannot be written is a note."""
     checked, why = printed.checked, "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
-        text = printer.redactor.text(printed.markdown)
+        text = printer.redactor.text(runner.linked(printed.markdown))
         why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])

@@ -48,6 +48,7 @@ class Runner:
         self._annotates = environment.get("GITHUB_ACTIONS") == "true"
         self._summary = environment.get("GITHUB_STEP_SUMMARY", "")
         self._outputs = environment.get("GITHUB_OUTPUT", "")
+        self._pages = environment.get("ACTION_PAGES", "")
 
     @property
     def has_summary(self) -> bool:
@@ -66,7 +67,14 @@ class Runner:
             path = Path(self._summary)
             taken = path.stat().st_size if path.exists() else 0
             with path.open("a", encoding="utf-8") as file:
-                file.write(fit_summary(self._redactor.text(text), taken))
+                file.write(fit_summary(self._redactor.text(self.linked(text)), taken))
+
+    def linked(self, markdown: str) -> str:
+        """Return Markdown in which a page of the documentation is a link to the action's own repository.
+
+        Code blocks stay as they are: packages have files of such names.
+        """
+        return link_pages(markdown, self._pages) if self._pages else markdown
 
     def tell(self, outputs: Mapping[str, str]) -> None:
         """Append outputs, each between random delimiters that no value can contain."""
@@ -83,6 +91,24 @@ class Runner:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(value, self._redactor), encoding="utf-8")
+
+
+_PAGE = re.compile(r"(`?)(?<![\w/.-])(docs/[a-z0-9/-]+\.md)\b\1")
+
+
+def link_pages(markdown: str, base: str) -> str:
+    """Return Markdown with links to the pages that its sentences name, below an address."""
+    lines, fence = [], ""
+    for line in markdown.splitlines(keepends=True):
+        opened = re.match(r"`{3,}", line)
+        if opened and not fence:
+            fence = opened[0]
+        elif fence:
+            fence = "" if line.rstrip() == fence else fence
+        else:
+            line = _PAGE.sub(rf"[\2]({base}/\2)", line)  # noqa: PLW2901 - the line as it is shown
+        lines.append(line)
+    return "".join(lines)
 
 
 def pull_number(environment: Mapping[str, str]) -> int | None:

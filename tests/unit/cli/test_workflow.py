@@ -12,6 +12,7 @@ from reconciler.cli.workflow import (
     annotate_problem,
     annotation_lines,
     fit_summary,
+    link_pages,
     output_block,
 )
 from reconciler.names.problems import Problem
@@ -84,3 +85,19 @@ def test_a_summary_always_fits(line: str, times: int, taken: int) -> None:
     else:
         assert fitted.endswith(note)
         assert text.startswith(fitted.removesuffix(note))
+
+
+def test_pages_of_the_documentation_are_links_in_sentences_and_nowhere_else() -> None:
+    text = (
+        "See `docs/guides/waves.md`, or docs/check.md.\n"
+        "````diff\n```\n+see docs/check.md\n````\n"
+        "Not mydocs/check.md, docs/Other.md or `pkg/docs/check.md`; docs/runs.md\n"
+    )
+
+    assert link_pages(text, "https://git.example/acme/reconciler/blob/v1") == (
+        "See [docs/guides/waves.md](https://git.example/acme/reconciler/blob/v1/docs/guides/waves.md), "
+        "or [docs/check.md](https://git.example/acme/reconciler/blob/v1/docs/check.md).\n"
+        "````diff\n```\n+see docs/check.md\n````\n"
+        "Not mydocs/check.md, docs/Other.md or `pkg/docs/check.md`; "
+        "[docs/runs.md](https://git.example/acme/reconciler/blob/v1/docs/runs.md)\n"
+    )
