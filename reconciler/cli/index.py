@@ -261,8 +261,12 @@ def list_(
             mark = "*" if entry.is_default else " "
             implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
             lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
-        printer.lines(lines or ["No package in the index matches."])
+        none = "No package in the index matches." if index.candidates else _EMPTY
+        printer.lines(lines or [none])
     return Exit.DONE
+
+
+_EMPTY = "The index is empty. `reconciler index sync` fills it with what your manifests ask for."
 
 
 @index.command()

@@ -50,7 +50,7 @@ GROUPS = {
         "expand": "Print the PackageVariants that the sets expand to.",
     },
     "Packages and index": {
-        "package": "Update, render, compare and list packages in directories.",
+        "package": "Update and render packages in directories, make one of a chart.",
         "functions": "List functions that run here, pin images of the others.",
         "index": "List and change the packages and defaults of the index.",
     },
