@@ -218,9 +218,10 @@ def _job(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None
 def _unplaced(template: Any) -> Any:
     """Return a template without what may change while a Job is suspended: metadata, placement, resources."""
     spec = {key: part for key, part in _spec(template or {}).items() if key not in _PLACING}
-    return {
-        k: [_without(c, "resources") for c in v] if k.endswith("ontainers") else v for k, v in spec.items()
-    }
+    for name in ("containers", "initContainers"):
+        if name in spec:
+            spec[name] = [_without(container, "resources") for container in items(spec, name)]
+    return spec
 
 
 def _claim(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:

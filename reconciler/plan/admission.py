@@ -43,7 +43,7 @@ def judge_packages(
     reader = _Reader()
     clusters = _Clusters(inventory, contents, reader)
     unjudged: set[tuple[str, str, str]] = set()
-    kinds: dict[str, set[GroupKind]] = {}
+    searched: dict[str, set[GroupKind]] = {}
     # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
     is_listed = inventory.policy.admission.snapshots or inventory.snapshot.lists_any(DECIDING)
     judged: dict[Any, RenderedVariant] = {}
@@ -64,8 +64,8 @@ def judge_packages(
             with guard(f"the objects of {resolved.downstream.path}"):
                 requests = reader.requests(sides, own_values)
                 judgements = worst_first(_judge(cluster, requests, own_values, reader))
-                for kind in {m.kind for m in requests.members} - kinds.setdefault(cluster.name, set()):
-                    kinds[cluster.name].add(kind)
+                for kind in {m.kind for m in requests.members} - searched.setdefault(cluster.name, set()):
+                    searched[cluster.name].add(kind)
                     for decider in find_unasked(kind, cluster):
                         unjudged.add((decider.partition(" ")[0], cluster.name, f"{decider} is not asked"))
         except DefectError as error:

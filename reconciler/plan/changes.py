@@ -409,7 +409,7 @@ class LockProposal(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """A change that waits for consent; the rest proceeds (D17).
+    """Effects that need consent; the rest proceeds (D17).
 
     `consent` is what a person writes into the configuration to allow exactly these.
     """
