@@ -398,6 +398,7 @@ def render_text(text: str, variables: Mapping[str, Any]) -> Any:
 
 
 def given_parameters(install: Install) -> dict[str, Any]:
+    """Return the parameters of an installation: its own, and those of its dependencies as `alias#name`."""
     return dict(orjson.loads(dict(install.inherit).get("parameters", "{}")))
 
 

@@ -12,6 +12,7 @@ from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
     ApiNeed,
     Candidate,
+    Dialect,
     Ecosystem,
     Install,
     InterfaceNeed,
@@ -110,13 +111,11 @@ NEXT_STEPS = {
         " `reconciler snapshot import`"
     ),
     ConflictCode.WITHDRAWN: "Name a version that is not withdrawn, or remove its `withdrawn` in the index",
-    ConflictCode.VERSION: (
-        "Name another version or range in one of these manifests; a PackageInstall has `override` below"
-        " `spec.dependencies` for what its package needs"
-    ),
+    ConflictCode.VERSION: ("Name another version or range in one of these manifests{form}"),
 }
 """A sentence for each code. It holds for every conflict of that code."""
 
+OVERRIDDEN = "; a PackageInstall has `override` below `spec.dependencies` for what its package needs"
 DOWNGRADABLE = ', a PackageInstall with the annotation `packaging.carvel.dev/downgradable: ""`'
 NAMED = ", with the name {name} that it has in the cluster"
 BOUND = (
@@ -145,7 +144,9 @@ class NextStep:
         if code is ConflictCode.VERSION and (text := next(self._move_together(), "")):
             return text
         if not isinstance(subject, PackageId):
-            return NEXT_STEPS[code].format(name=subject)
+            asking = (self.installs[str(c.subject)] for c in self.causes if str(c.subject) in self.installs)
+            is_carvel = any(install.dialect is Dialect.CARVEL for install in asking)
+            return NEXT_STEPS[code].format(name=subject, form=OVERRIDDEN * is_carvel)
         if code is ConflictCode.DOWNGRADE:
             return NEXT_STEPS[code].format(name=subject.name, form=self._form(subject))
         is_xpkg = subject.ecosystem is Ecosystem.XPKG
@@ -498,10 +499,9 @@ class _Explainer:
             (d, [w.allowed or not w.instance for w in d.alternatives]) for d in self.requirements.values()
         ]
         dead = [demand for demand, fitting in ways if not any(fitting)]
-        if any(self._is_bound(demand) for demand in unmet):
-            return ConflictCode.BIND, ""
-        if any(map(self._is_circle, unmet)):
-            return ConflictCode.CYCLE, ""
+        faults = ((ConflictCode.BIND, self._is_bound), (ConflictCode.CYCLE, self._is_circle))
+        if fault := next((code for code, is_so in faults if any(map(is_so, unmet))), None):
+            return fault, ""
         needs = [need for demand in unmet for need in demand.requirement.alternatives]
         declined = next((demand for demand in unmet if not demand.requirement.install), None)
         if declined is not None:

@@ -269,19 +269,38 @@ def _stall_problem(install: Install, explanation: Explanation) -> Problem:
     return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
 
 
+def _packages_by_alias(
+    inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
+) -> dict[str, set[PackageId]]:
+    """Return what the chosen packages need, by the alias that they have for it."""
+    named: dict[str, set[PackageId]] = {}
+    for requirement in (requirement for item in chosen.values() for requirement in item.requires):
+        needs = (need for need in requirement.alternatives if isinstance(need, PackageNeed))
+        named.setdefault(requirement.alias, set()).update(inputs.catalogue.find(n.id) for n in needs)
+    return named
+
+
+def _unknown_parameters(
+    inputs: ClusterInputs, chosen: Mapping[Instance, Candidate], named: Mapping[str, set[PackageId]]
+) -> Iterator[Problem]:
+    """Yield a warning for each parameter that a bundle does not have: its own, or one of those below it."""
+    for install in inputs.installs:
+        for word in given_parameters(install):
+            alias, mark, name = word.partition("#")
+            wanted = named.get(alias, set()) if mark else {inputs.catalogue.find(install.need.id)}
+            given = [bundle for bundle in chosen.values() if bundle.id in wanted]
+            parts = [what.partition(" ") for bundle in given for what in bundle.has]
+            known, meant = {part[2] for part in parts if part[0] == "parameter"}, name or alias
+            if known and meant not in known and not meant.startswith("porter-"):
+                message = f"{given[0]} has no parameter {meant}, so what is said about it has no effect"
+                hint = suggest(meant, sorted(known))
+                yield Problem(install.location, Reason.NOT_FOUND, message, hint, str(install))
+
+
 def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]) -> Iterator[Problem]:
     """Yield a warning for each override, value or parameter that has no effect on what it is for."""
-    # Parameters reach dependencies of dependencies, too.
-    named: dict[str, set[PackageId]] = {}
-    for need, alias in (
-        (need, requirement.alias)
-        for item in chosen.values()
-        for requirement in item.requires
-        for need in requirement.alternatives
-        if requirement.alias
-    ):
-        ids = named.setdefault(alias, set())
-        ids |= {inputs.catalogue.find(need.id)} if isinstance(need, PackageNeed) else set()
+    named = _packages_by_alias(inputs, chosen)
+    yield from _unknown_parameters(inputs, chosen, named)
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))
         if candidate is None:
@@ -296,6 +315,7 @@ def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
         names |= {requirement.alias for requirement in candidate.requires}
         settings = [(item.name, item.location) for item in install.overrides]
         settings += [(item.name, install.location) for item in install.values]
+        # Parameters reach dependencies of dependencies, too.
         reached = {name.partition("#")[0] for name in install.gives} - named.keys()
         bound = reached | {alias for alias, _ in install.bindings}
         settings += [(alias, install.location) for alias in sorted(bound)]
@@ -304,15 +324,6 @@ def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
                 message = f"{candidate} has no dependency {name}, so what is said about it has no effect"
                 hint = suggest(name, sorted(names - {""}))
                 yield Problem(location, Reason.NOT_FOUND, message, hint, str(install))
-        for word in given_parameters(install):
-            alias, mark, name = word.partition("#")
-            given = [c for c in chosen.values() if c.id in named.get(alias, ())] if mark else [candidate]
-            parts = [what.partition(" ") for bundle in given for what in bundle.has]
-            known, meant = {own for kind, _, own in parts if kind == "parameter"}, name or alias
-            if known and meant not in known and not meant.startswith("porter-"):
-                message = f"{given[0]} has no parameter {meant}, so what is said about it has no effect"
-                hint = suggest(meant, sorted(known))
-                yield Problem(install.location, Reason.NOT_FOUND, message, hint, str(install))
         by_alias = {value.name for value in install.values}
         for value in install.values:
             matching = aliases.get(value.name, set())

@@ -22,7 +22,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.dependencies.solve.explain import BOUND, DOWNGRADABLE, NAMED, NEXT_STEPS
+from reconciler.dependencies.solve.explain import BOUND, DOWNGRADABLE, NAMED, NEXT_STEPS, OVERRIDDEN
 from reconciler.dependencies.solve.problem import ConflictCode
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions.version import parse_loose
@@ -331,7 +331,20 @@ CASES = [
             " which move together"
         ),
     ),
-    Case("two ranges", ConflictCode.VERSION, fixture("deep-requirement"), put("'2.0.0'", "'1.0.0'")),
+    Case(
+        "two ranges",
+        ConflictCode.VERSION,
+        fixture("deep-requirement"),
+        put("'2.0.0'", "'1.0.0'"),
+        {},
+        NEXT_STEPS[ConflictCode.VERSION].format(form=OVERRIDDEN),
+    ),
+    Case(
+        "two ranges of Crossplane, where no PackageInstall is named",
+        ConflictCode.VERSION,
+        upbound(">=v2.0.0", "v1.0.0", "v2.0.0") + provider("aws", "v1.0.0"),
+        put("x.io/aws:v1.0.0", "x.io/aws:v2.0.0"),
+    ),
     Case(
         "a range that no version is in",
         ConflictCode.NO_VERSION,
