@@ -289,7 +289,7 @@ def _unknown_parameters(
             alias, mark, name = word.partition("#")
             wanted = named.get(alias, set()) if mark else {inputs.catalogue.find(install.need.id)}
             given = [bundle for bundle in chosen.values() if bundle.id in wanted]
-            parts = [what.partition(" ") for bundle in given for what in bundle.has]
+            parts = [what.partition(" ") for bundle in given for what in bundle.has or ()]
             known, meant = {part[2] for part in parts if part[0] == "parameter"}, name or alias
             if known and meant not in known and not meant.startswith("porter-"):
                 message = f"{given[0]} has no parameter {meant}, so what is said about it has no effect"
