@@ -650,10 +650,10 @@ def _twin(
 ) -> ResourceDocument | None:
     """Return a resource of a file as functions left it: by its identity, or as the only one of its kind."""
     kind = document.identity[:2]
-    found = [d for d in after if d.identity == document.identity]
-    if not found and sum(d.identity[:2] == kind for d in before) == 1:
-        found = [d for d in after if d.identity[:2] == kind]
-    return found[0] if len(found) == 1 else None
+    twins = [d for d in after if d.identity == document.identity]
+    if not twins and sum(d.identity[:2] == kind for d in before) == 1:
+        twins = [d for d in after if d.identity[:2] == kind]
+    return twins[0] if len(twins) == 1 else None
 
 
 _NONE = object()

@@ -185,7 +185,7 @@ def _adoption_notes(
     resolved: ResolvedVariant, files: Files, contents: Contents, inventory: Inventory
 ) -> Iterator[str]:
     """Yield what adoption does to values of people, and the functions of other variants that stay."""
-    if resolved.local not in contents:
+    if resolved.local is None or resolved.local not in contents:
         return
     owners = function_owners(contents[resolved.local], resolved, inventory, contents)
     if owners.former is not None:

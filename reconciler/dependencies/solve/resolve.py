@@ -287,13 +287,13 @@ def _unknown_parameters(
     for install in inputs.installs:
         for word in given_parameters(install):
             alias, mark, name = word.partition("#")
-            wanted = named.get(alias, set()) if mark else {inputs.catalogue.find(install.need.id)}
-            given = [bundle for bundle in chosen.values() if bundle.id in wanted]
-            parts = [what.partition(" ") for bundle in given for what in bundle.has or ()]
-            known, meant = {part[2] for part in parts if part[0] == "parameter"}, name or alias
-            if known and meant not in known and not meant.startswith("porter-"):
-                message = f"{given[0]} has no parameter {meant}, so what is said about it has no effect"
-                hint = suggest(meant, sorted(known))
+            ids = named.get(alias, set()) if mark else {inputs.catalogue.find(install.need.id)}
+            bundles = [bundle for bundle in chosen.values() if bundle.id in ids]
+            parts = [what.partition(" ") for bundle in bundles for what in bundle.has or ()]
+            names, meant = {part[2] for part in parts if part[0] == "parameter"}, name or alias
+            if names and meant not in names and not meant.startswith("porter-"):
+                message = f"{bundles[0]} has no parameter {meant}, so what is said about it has no effect"
+                hint = suggest(meant, sorted(names))
                 yield Problem(install.location, Reason.NOT_FOUND, message, hint, str(install))
 
 
