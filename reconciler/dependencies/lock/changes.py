@@ -1,6 +1,6 @@
 """List everything that locks decide anew, grouped over the clusters where they do, each with its cause."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -129,12 +129,12 @@ def object_version_changes(
 
     So a pull request lists all changes that merging it makes, also those decided in earlier runs.
     """
-    changes = []
+    changes, asking = [], _asking(resolution)
     for path in sorted(path for path in {*before, *after} if before.get(path) != after.get(path)):
         was, now, new = before.get(path, ""), after.get(path, ""), packages.get(path)
         op = MoveOp.ADD if not was else MoveOp.CHANGE if now else MoveOp.REMOVE
         name = str(new.instance) if new else path
-        why = _why(op, (was, ""), new, None, resolution)
+        why = _why(op, (was, ""), new, None, asking)
         changes.append(VersionChange(op, name, was, now, why, (cluster,)))
     return tuple(changes)
 
@@ -305,7 +305,7 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
     An object that installs another package than before is one change.
     """
     moves = {package.instance: former for former, package in _moved_objects(old, fresh)}
-    gone = {former.instance for former in moves.values()}
+    gone, asking = {former.instance for former in moves.values()}, _asking(fresh)
     for change in lock_changes(old, fresh):
         instance, was, now = change.instance, change.before, change.after
         if instance in gone:
@@ -313,11 +313,11 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
         former = moves.get(instance)
         if former is not None and now is not None:
             before, after = (f"{side.instance.name} {side.version}" for side in (former, now))
-            why = _why(LockOp.ADD, ("", ""), now, old, fresh)
+            why = _why(LockOp.ADD, ("", ""), now, old, asking)
             yield VersionChange(MoveOp.CHANGE, str(instance), before, after, why, ())
             continue
         before, after = (side.version if side is not None else "" for side in (was, now))
-        why = _why(change.op, (before, was.digest if was is not None else ""), now, old, fresh)
+        why = _why(change.op, (before, was.digest if was is not None else ""), now, old, asking)
         yield VersionChange(MoveOp(change.op), str(instance), before, after, why, ())
 
 
@@ -331,39 +331,48 @@ def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[Reso
             yield was, package
 
 
+Asking = Mapping[Instance, Sequence[tuple[Instance, MetNeed]]]
+"""The needs that each package meets, with their parents."""
+
+
+def _asking(resolution: Resolution) -> Asking:
+    asking: dict[Instance, list[tuple[Instance, MetNeed]]] = {}
+    for parent in resolution.packages:
+        for need in parent.dependencies:
+            if need.resolved is not None:
+                asking.setdefault(need.resolved, []).append((parent.instance, need))
+    return asking
+
+
 def _why(
-    op: LockOp | MoveOp,
-    before: tuple[str, str],
-    new: Resolved | None,
-    old: Resolution | None,
-    resolution: Resolution,
+    op: LockOp | MoveOp, before: tuple[str, str], new: Resolved | None, old: Resolution | None, asking: Asking
 ) -> str:
     if new is None:
         return "nothing requires it any more"
+    needs = asking.get(new.instance, ())
     if op == LockOp.ADD:
-        parents = list(_parents(new, resolution))
+        parents = list(_parents(new, needs))
         more = [f"and {len(parents) - _MOST_CAUSES} more"] if len(parents) > _MOST_CAUSES else []
         return "; ".join([*parents[:_MOST_CAUSES], *more]) or "nothing requires it"
-    forced = sorted(set(_conflicting_requirements(before, new, resolution)))
+    # Requirements that exclude the old version, or that are new
+    excluding = (n for n in needs if n[1].constraints and _requirement(n[1]) and not _allows(n[1], *before))
+    forced = sorted({f"{parent} asks for {need.constraints}" for parent, need in excluding})
     if not forced and new.by_user:
         return "its manifest asks for it"
-    if reasons := forced or sorted(set(_added_requirements(new, old, resolution))):
+    if reasons := forced or sorted(set(_added_requirements(needs, old))):
         return "; ".join(reasons[:_MOST_CAUSES])
     if before[0] == new.version:
         return "its content changed under the same version"
     return "the version that fits best now"
 
 
-def _parents(package: Resolved, resolution: Resolution) -> Iterator[str]:
+def _parents(package: Resolved, needs: Sequence[tuple[Instance, MetNeed]]) -> Iterator[str]:
     """Yield the parents of a package, each with what it requires of it."""
-    needs: dict[Instance, list[str]] = {}
-    for parent in resolution.packages:
-        texts = [_requirement(need) for need in parent.dependencies if need.resolved == package.instance]
-        needs[parent.instance] = sorted(filter(None, texts))
     if package.by_user:
         yield "a manifest asks for it"
     for who in package.requested_by:
-        yield f"{who} asks for {' and '.join(needs.get(who, ())) or 'it'}"
+        texts = sorted(filter(None, (_requirement(need) for parent, need in needs if parent == who)))
+        yield f"{who} asks for {' and '.join(texts) or 'it'}"
 
 
 def _requirement(need: MetNeed) -> str:
@@ -382,25 +391,12 @@ def _requirement(need: MetNeed) -> str:
             return need.constraints
 
 
-def _added_requirements(package: Resolved, old: Resolution | None, resolution: Resolution) -> Iterator[str]:
+def _added_requirements(needs: Sequence[tuple[Instance, MetNeed]], old: Resolution | None) -> Iterator[str]:
     """Yield the APIs and interfaces that parents require of a package now, and did not before."""
     before = {(p.instance, d.signature) for p in (old.packages if old else ()) for d in p.dependencies}
-    for parent in resolution.packages if old else ():
-        for need in parent.dependencies:
-            is_new = (parent.instance, need.signature) not in before
-            if is_new and need.need != "package" and need.resolved == package.instance:
-                yield f"{parent.instance} asks for {_requirement(need)}"
-
-
-def _conflicting_requirements(
-    before: tuple[str, str], new: Resolved, resolution: Resolution
-) -> Iterator[str]:
-    """Yield the parents with requirements that exclude the old version, given with its digest."""
-    for parent in resolution.packages:
-        for need in parent.dependencies:
-            asks = need.resolved == new.instance and need.constraints and _requirement(need)
-            if asks and not _allows(need, *before):
-                yield f"{parent.instance} asks for {need.constraints}"
+    for parent, need in needs if old else ():
+        if need.need != "package" and (parent, need.signature) not in before:
+            yield f"{parent} asks for {_requirement(need)}"
 
 
 def _allows(need: MetNeed, version: str, digest: str) -> bool:

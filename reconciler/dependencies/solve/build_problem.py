@@ -232,9 +232,13 @@ def _excluded_versions(
     may_take = inputs.may_take_over(package, by_user) if lookup.holders else ()
     asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
     foreign = lookup.foreign(instance)
+    ruled = (platforms, lookup.holders, inputs.presence.stored, asking, floor, by_user, foreign)
+    is_free = not any(ruled)
     bans: dict[int, tuple[Cause, ...]] = {}
     for place in sorted(demands):
         candidate = candidates[place]
+        if is_free and not candidate.withdrawn:
+            continue
         causes = [
             Cause(CauseKind.PLATFORM, package, str(need))
             for need in candidate.platforms
