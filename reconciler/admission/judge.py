@@ -134,13 +134,12 @@ class Judge(Struct, frozen=True):
         is_sure = not is_converted or all(d.converts_nothing for d in places if d is not None)
         schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
         try:
-            faults = [list(schema.find_faults(old, new)) for schema in schemas]
-            before = frozenset(schemas[0].find_faults(None, old)) if any(faults) and old is not None else ()
+            faults = list(schemas[0].find_faults(old, new)) if schemas else []
+            before = frozenset(schemas[0].find_faults(None, old) if faults and old is not None else ())
+            is_mended = bool(faults) and len(schemas) > 1 and not any(schemas[1].find_faults(old, new))
         except ValueError as error:
-            faults, before = [[Fault("", str(error), is_sure=False)]], ()
-        first = faults[0] if faults else []
-        is_mended = len(faults) > 1 and not faults[-1]
-        for fault in first:
+            faults, before, is_mended = [Fault("", str(error), is_sure=False)], frozenset(), False
+        for fault in faults:
             is_refused = fault.is_sure and is_sure and not is_mended
             verdict = AdmissionVerdict.REFUSED if is_refused else AdmissionVerdict.NOT_JUDGED
             unless = "its new definition comes first" if is_mended else ""

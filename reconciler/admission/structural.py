@@ -81,10 +81,10 @@ def schemas_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, Structural]
 
 def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
     """Return a value as it is stored: without unknown fields, with defaults. Total."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _complete_object(schema, value, is_root=is_root)
     members = schema.get("items")
-    if isinstance(value, list) and isinstance(members, Mapping):
+    if isinstance(value, list) and isinstance(members, dict):
         is_nullable, default = members.get("nullable") is True, members.get("default")
         return [complete(members, default if part is None and not is_nullable else part) for part in value]
     return value
@@ -101,7 +101,7 @@ def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool)
         part_schema = properties.get(key, additional)
         if key in fixed_fields:
             done[key] = part
-        elif isinstance(part_schema, Mapping):
+        elif isinstance(part_schema, dict):
             if part is not None or part_schema.get("nullable") is True:
                 done[key] = complete(part_schema, part)
             elif key not in properties and part_schema.get("default") is not None:
@@ -109,13 +109,13 @@ def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool)
         elif keeps:
             done[key] = part
     for key, part_schema in properties.items():
-        if key not in done and isinstance(part_schema, Mapping) and part_schema.get("default") is not None:
+        if key not in done and isinstance(part_schema, dict) and part_schema.get("default") is not None:
             done[key] = complete(part_schema, part_schema["default"])
     return done
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 # Validation
@@ -138,7 +138,7 @@ def _validate(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault
         yield Fault(path, f"must be of type {kind}")
         return
     yield from (Fault(path, reason) for reason in _reasons(schema, value))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         yield from _validate_object(schema, value, old, path)
     elif isinstance(value, list):
         members = schema.get("items")
@@ -161,7 +161,7 @@ def _validate_object(schema: Schema, value: Mapping[str, Any], old: Any, path: s
 def _property(schema: Schema, key: str) -> Schema | None:
     """Return the schema of a field of an object."""
     part_schema = _mapping(schema.get("properties")).get(key, schema.get("additionalProperties"))
-    return part_schema if isinstance(part_schema, Mapping) else None
+    return part_schema if isinstance(part_schema, dict) else None
 
 
 def _join(path: str, key: str) -> str:

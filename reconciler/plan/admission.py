@@ -15,6 +15,7 @@ from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict,
 from reconciler.admission.policies import find_unasked
 from reconciler.base.defects import DefectError, guard
 from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.inventory.snapshot import defined_kind
 from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, PackageKey, group_of
 from reconciler.names.objects import Files
@@ -129,7 +130,7 @@ def _judge(
                 named = own_values.fill_text(masked.object)
                 text = own_values.fill_text(str(masked.message))
                 yield replace(masked, cluster=cluster.name, object=named, message=text)
-            if request.kind == CRD and request.new is not None:
+            if request.kind == CRD and request.new is not None and cluster.snapshot.stored:
                 yield from judge.judge_stored(fill(request.new))
         else:
             yield from judge.judge(ObjectChange(fill(request.old), fill(request.new)))
@@ -171,7 +172,7 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     """Return a value with all of its texts changed."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {change(str(key)): _mapped(part, change) for key, part in value.items()}
     return [_mapped(part, change) for part in value] if isinstance(value, list) else value
 
@@ -189,7 +190,7 @@ class _Member(Struct, frozen=True, eq=False):
 
 
 class _Requests(Struct, frozen=True):
-    """The requests of equal changes, and the definitions that they bring, those with own values apart."""
+    """The requests of equal changes, and the definitions of their kinds, those with own values apart."""
 
     members: tuple[_Member, ...] = ()
     proposed: dict[GroupKind, Definition] = field(default_factory=dict)
@@ -276,9 +277,18 @@ def _compared(
         api_version, kind = str(value.get("apiVersion")), str(value.get("kind"))
         is_plain = _MASK not in f"{api_version}{kind}"
         members.append(_Member(GroupKind(group_of(api_version), kind), before, after, is_plain))
-    definitions = [m.new for m in members if m.kind.kind == CRD.kind and m.new is not None]
-    plain = [value for value in definitions if "spec" not in getattr(value, "masked", ())]
-    masked = tuple(value for value in definitions if "spec" in getattr(value, "masked", ()))
+    kinds = {member.kind for member in members}
+    definitions = [
+        (m.new, defined[0])
+        for m in members
+        if m.kind.kind == CRD.kind and m.new is not None and (defined := defined_kind(m.new)) is not None
+    ]
+    plain = [value for value, _ in definitions if "spec" not in getattr(value, "masked", ())]
+    masked = tuple(
+        value
+        for value, kind in definitions
+        if "spec" in getattr(value, "masked", ()) and (kind in kinds or _MASK in str(kind))
+    )
     return _Requests(tuple(members), dict(definitions_of(plain)), masked)
 
 
