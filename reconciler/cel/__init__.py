@@ -28,7 +28,10 @@ STRING_FUNCTIONS = frozenset(
     }
 )
 """The methods that the extension `strings` adds."""
-_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_PATH = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_TEXT = r"'[^'\\\r\n]*'|\"[^\"\\\r\n]*\""
+_PLAIN = re.compile(rf"{_PATH}|(?:{_PATH}|{_TEXT})(?: ?\+ ?(?:{_PATH}|{_TEXT})){{1,3}}", re.ASCII)
+_LONGEST = 500
 
 
 class Program(Struct, frozen=True):
@@ -106,9 +109,10 @@ class Environment:
             raise CelError(
                 error.failure.message, place_of(error, parse(text)), error.failure.undeclared
             ) from None
-        # A path of names, as most expressions are, has nothing to check, and the grammar is slow to load.
-        shortest = min(self._limits.expression_depth, self._limits.expression_cost)
-        tree = None if _PATH.fullmatch(text) and text.count(".") < shortest else parse(text)
+        # A few names and texts, as most expressions are, have nothing to check; to load the grammar is slow.
+        depth, is_cheap = text.count(".") + text.count("+"), self._limits.expression_cost > 2 * _LONGEST
+        is_plain = len(text) < _LONGEST and is_cheap and depth < self._limits.expression_depth
+        tree = None if is_plain and _PLAIN.fullmatch(text) else parse(text)
         if tree is not None:
             check(tree, text, self._engine.type_of, self._limits)
         kind = self._engine.type_of(text)

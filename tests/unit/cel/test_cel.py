@@ -219,16 +219,29 @@ def test_levels_of_nesting_are_limited(level: str) -> None:
     assert ["nested or chained" in str(failure) for failure in refused] == [True, False]
 
 
+@pytest.mark.parametrize("limits", [Limits(expression_depth=1), Limits(expression_cost=2)])
+def test_names_and_texts_have_the_limits_of_all_expressions(limits: Limits) -> None:
+    assert isinstance(Environment(limits).compile("'a' + target.name + 'b'"), Failure)
+
+
 @pytest.mark.parametrize(
     "path",
     [
         *("repository.name", "repoDefault", "target", "target.labels", "target.labels.a", "upstream.a.b"),
         *("nobody", "nobody.name", "package", "target.in", "target.true", "repoDefault.name", "true", "null"),
         *("in", "int", "google.protobuf.Value", "a1._x", "target.labels.x1.Y2"),
+        *("'a-' + target.name", "'a'+target.name+\"-\"+ repoDefault", "target + target.name", "'a' + 'b'"),
+        *(
+            "true + 'a'",
+            "'a' + nobody.name",
+            "repoDefault + null",
+            "b'a' + repoDefault",
+            "r'a' + repoDefault",
+        ),
     ],
 )
-def test_path_of_names_is_judged_as_between_parentheses(path: str) -> None:
-    """A path alone is not parsed for the checks."""
+def test_names_and_texts_are_judged_as_between_parentheses(path: str) -> None:
+    """They alone are not parsed for the checks."""
     alone, checked = (Environment(Limits()).compile(text) for text in (path, f"({path})"))
 
     assert type(alone) is type(checked)
