@@ -1,8 +1,8 @@
 """Values of its own by which a package differs from others that are otherwise alike: mask and fill them."""
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Self
 
 import orjson
 from msgspec import Struct
@@ -12,6 +12,8 @@ _BEFORE: Final = _WORD | frozenset(b"\\!%")
 """Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
 _LONGEST_ESCAPE: Final = len("\\u0000")
 """Of JSON, in bytes."""
+_SEARCHED_DEPTH: Final = 8
+"""Of a definition, its properties: below, a search takes longer than it saves."""
 _SEARCHED: Final = (
     *("Secret", "CustomResourceDefinition", "binary", "metadata", "kpt-merge", "kpt.dev"),
     *("pipeline", "validators", "reconciler.dev"),
@@ -58,6 +60,7 @@ class OwnValues(Struct, frozen=True):
         places = sorted(
             (start, -len(value), number)
             for number, value in enumerate(self.values)
+            if value in data  # for most texts that is all
             for start in _words(data, value)
         )
         if not places or b"\0" in data:
@@ -80,6 +83,16 @@ class OwnValues(Struct, frozen=True):
         """Return a text as `mask` returns its bytes."""
         return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
+    def mask_value(self, value: Any, depth: int = 0) -> Any:
+        """Return a value with all texts masked, those of keys as well; a part without any is shared."""
+        if isinstance(value, str):
+            return self.mask_text(value)
+        if isinstance(value, Mapping):
+            if depth < _SEARCHED_DEPTH and not self.may_be_in(value):
+                return value
+            return {self.mask_text(str(key)): self.mask_value(part, depth + 1) for key, part in value.items()}
+        return [self.mask_value(part, depth + 1) for part in value] if isinstance(value, list) else value
+
     def may_be_in(self, value: object) -> bool:
         """Tell whether `mask_text` may change a text in a value: one search is faster than one of each."""
         try:
@@ -101,10 +114,12 @@ class OwnValues(Struct, frozen=True):
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:
     """Yield the start of each occurrence of a value that is a word of its own."""
-    for start in _found(data, value):
+    start = data.find(value)
+    while start >= 0:
         end = start + len(value)
         if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
             yield start
+        start = data.find(value, start + 1)
 
 
 def _found(data: bytes, value: bytes) -> Iterator[int]:

@@ -154,17 +154,9 @@ def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[s
 
 
 def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
-    masked = _Masked()
-    changed = set()
-    for key, part in value.items():
-        if not own_values.may_be_in({key: part}):
-            masked[key] = part
-        else:
-            name = own_values.mask_text(str(key))
-            masked[name] = _mapped(part, own_values.mask_text)
-            if masked[name] != part:
-                changed.add(name)
-    masked.masked = frozenset(changed)
+    masked = _Masked(own_values.mask_value(value))
+    pairs = ((key, part, value.get(key)) for key, part in masked.items())
+    masked.masked = frozenset(key for key, part, before in pairs if part is not before and part != before)
     return masked
 
 

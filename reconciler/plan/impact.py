@@ -341,23 +341,10 @@ def _read_contents(data: bytes, own_values: OwnValues) -> _Contents:
     resources = dict(resource for document in values for resource in resources_of(document))
     images = frozenset(own_values.mask_text(i) for value in resources.values() for i in _images(value))
     digests = {
-        ResourceId(*map(own_values.mask_text, name)): _value_digest(_mask_value(substance(value), own_values))
+        ResourceId(*map(own_values.mask_text, name)): _value_digest(own_values.mask_value(substance(value)))
         for name, value in resources.items()
     }
     return _Contents(digests, images)
-
-
-def _mask_value(value: object, own_values: OwnValues) -> object:
-    """Return a value with the places of own names in its texts."""
-    return _masked(value, own_values) if own_values.may_be_in(value) else value
-
-
-def _masked(value: object, own_values: OwnValues) -> object:
-    if isinstance(value, str):
-        return own_values.mask_text(value)
-    if isinstance(value, Mapping):
-        return {_masked(key, own_values): _masked(part, own_values) for key, part in value.items()}
-    return [_masked(part, own_values) for part in value] if isinstance(value, list) else value
 
 
 def _value_digest(value: object) -> bytes:
