@@ -6,10 +6,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.functions.step import Stage
 from reconciler.inventory.inventory import Inventory
+from reconciler.krm.values import mappings_at
 from reconciler.krm.yaml import KPTFILE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import Files
+from reconciler.render.kptfile import FunctionOwners
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered
 from reconciler.resolve.resolution import Resolution, ResolvedVariant, WaitingVariant
@@ -22,8 +25,9 @@ _BOOKKEEPING = (("upstream", "ref"), ("upstreamLock", "ref"), ("upstreamLock", "
 def with_unchanged(
     rendered: Rendered, resolution: Resolution, contents: Contents, inventory: Inventory
 ) -> Rendered:
-    """Return the packages, with that of main where only the revision in its Kptfile would change.
+    """Return the packages, with that of main where only its Kptfile would change, by what it was made with.
 
+    That is the revision, and the values of the variant's functions, which other packages of its set may use.
     Of rollouts alone, and not where people have a draft in their hands.
     """
     same = {
@@ -85,7 +89,7 @@ def _tree(rendered: Rendered, key: ObjectName) -> str | None:
 
 
 def _is_bookkeeping(resolved: ResolvedVariant, rendered: Rendered, contents: Contents) -> bool:
-    """Tell whether a package differs from main in nothing but the revision that its Kptfile names."""
+    """Tell whether a package differs from main in nothing but what its Kptfile says it was made with."""
     fresh = rendered.variants[resolved.variant.key].fresh
     main = contents.get(resolved.local) if resolved.local else None
     if main is None or not isinstance(fresh, Package) or fresh.tree == resolved.local:
@@ -98,12 +102,12 @@ def _is_bookkeeping(resolved: ResolvedVariant, rendered: Rendered, contents: Con
         for path in others
     ):
         return False
-    here, there = _kptfile(main), _kptfile(fresh.files)
+    here, there = (_kptfile(files, resolved.variant.key) for files in (main, fresh.files))
     return here is not None and here == there
 
 
-def _kptfile(files: Files) -> Mapping[str, Any] | None:
-    """Return a Kptfile without the revision that it names."""
+def _kptfile(files: Files, variant: ObjectName) -> Mapping[str, Any] | None:
+    """Return a Kptfile without the revision that it names, and without values of the variant's functions."""
     try:
         value: dict[str, Any]
         (value,) = [document.value for document in load_documents(files[KPTFILE].data, KPTFILE_LIMITS)]
@@ -113,4 +117,9 @@ def _kptfile(files: Files) -> Mapping[str, Any] | None:
         git = value.get(field, {}).get("git") if isinstance(value.get(field), dict) else None
         if isinstance(git, dict):
             git.pop(name, None)
+    owners = FunctionOwners(variant)
+    for stage in Stage:
+        for function in mappings_at(value, "pipeline", stage.value):
+            if owners.has(function):
+                function.pop("configMap", None)
     return value

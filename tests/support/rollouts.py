@@ -8,9 +8,11 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import (
     PACKAGE_VARIANT_SET,
+    FunctionTemplate,
     PackageContextTemplate,
     PackageVariantSet,
     PackageVariantSetSpec,
+    PipelineTemplate,
     RepositoryTarget,
     Target,
     Upstream,
@@ -70,6 +72,7 @@ class RolloutWorld(ModelWorld):
     revision: int = 1
     targets: list[str] = field(default_factory=lambda: list(EDGES))
     values: dict[str, str] = field(default_factory=dict)
+    setters: dict[str, str] = field(default_factory=dict)
     orders: dict[str, str] = field(default_factory=dict)
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
@@ -238,8 +241,10 @@ class RolloutWorld(ModelWorld):
         return Sourced(SET, manifest, Source(Location("set.yaml", 1), EPOCH))
 
     def _template(self) -> VariantTemplate | None:
-        context = PackageContextTemplate(data=dict(self.values))
-        return VariantTemplate(package_context=context) if self.values else None
+        context = PackageContextTemplate(data=dict(self.values)) if self.values else None
+        setters = FunctionTemplate(image="apply-setters:v0.2", config_map=dict(self.setters))
+        pipeline = PipelineTemplate(mutators=[setters]) if self.setters else None
+        return VariantTemplate(package_context=context, pipeline=pipeline) if context or pipeline else None
 
     def _snapshot(self) -> Snapshot:
         applications = tuple(

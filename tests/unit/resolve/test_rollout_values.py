@@ -346,6 +346,34 @@ def test_a_revision_that_changes_nothing_is_done_at_once(world: RolloutWorld) ->
     assert kept.message == "Only the name in the Kptfile would change with web/v4: it stays web/v1"
 
 
+def test_a_value_that_no_resource_has_is_done_at_once(world: RolloutWorld) -> None:
+    """A set has values for all of its packages: this one names only one of two."""
+    named = config_map(1).replace("'1'", "'1' # kpt-set: ${revision}")
+    world.publish("blueprints", "web", blueprint("web", app_yaml=named), 4)
+    world.revision, world.setters = 4, {"revision": "1", "memory": "1Gi"}
+    finish(world)
+    world.setters["memory"] = "2Gi"
+
+    other = runs(world)
+    nothing = changed(other), the_rollout(other).phase
+    world.setters |= {"revision": "7", "memory": "3Gi"}
+    order = []
+    for _ in range(3):
+        order.append(changed(runs(world)))
+        merge_all(world)
+    world.setters["memory"] = "4Gi"
+    again = runs(world)
+    world.setters["revision"] = "1"
+    back = runs(world)
+
+    assert nothing == ([], RolloutPhase.COMPLETE)
+    assert order == [FIRST, SECOND, THIRD]
+    main = world.repositories["a1"].at(MAIN).packages["web"]
+    assert b"revision: '7'" in main["app.yaml"].data
+    assert b"memory: 3Gi" in main["Kptfile"].data
+    assert (changed(again), changed(back)) == ([], FIRST)
+
+
 def test_after_it_the_next_change_has_the_right_base(world: RolloutWorld) -> None:
     """A person had the value of the fourth revision already: the fifth changes it from there."""
     hotfix(world, "c1", "4")
