@@ -266,7 +266,10 @@ class _Lookup(Struct, frozen=True):
         fitting = rank(v for v in versions if constraint.allows(v))
         if not fitting:
             listed = ", ".join(v.text for v in versions) or "none"
-            return self.missing("version", f"no version {text}", f"Versions: {listed}.")
+            latest, has_own = self.package.latest, any(map(_version, self._own_tags()))
+            step = f" v{latest.revision} is a revision: write `revision`, or follow a `branch`." if latest else ""
+            hint = f"Versions: {listed}.{'' if has_own else step}"
+            return self.missing("version", f"no version {text}", hint)
         return self.by_tag(fitting[0].text)
 
     def by_branch(self, branch: str) -> Pin | Problem:
