@@ -58,6 +58,8 @@ const check = async (path, ...views) => {
         if (overflow > 0) wrong.push(`${place}: ${overflow} pixels wider than the window`);
         const cut = await page.evaluate(() => [...document.querySelectorAll(".top a")].filter((link) => link.getBoundingClientRect().right > innerWidth).map((link) => link.textContent));
         if (cut.length) wrong.push(`${place}: cuts ${cut}`);
+        const squeezed = await page.evaluate(() => (innerWidth < 500 ? [...document.querySelectorAll("#table tbody th")] : []).filter((cell) => cell.offsetParent && cell.offsetWidth < 0.8 * innerWidth).length);
+        if (squeezed) wrong.push(`${place}: squeezes ${squeezed} packages`);
         await page.close();
       }
   return wrong;

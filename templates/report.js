@@ -139,8 +139,10 @@
   const link = (url, label) => (url ? element("a", { href: url, rel: "noopener noreferrer" }, label) : label);
   const pull = (row) => link(get(row, "pull_url"), get(row, "pull"));
   const explanation = (row) => {
-    const waits = get(row, "phase") === "pending" ? "" : get(row, "waiting_for");
-    return [get(row, "detail"), waits && `waits for ${waits}`].filter(Boolean).join("; ");
+    // A detail tells what is waited for, but for who reviews.
+    const detail = get(row, "detail"), told = detail || get(row, "phase") === "pending";
+    const waits = told && get(row, "phase") !== "in review" ? "" : get(row, "waiting_for");
+    return [detail, waits && `waits for ${waits}`].filter(Boolean).join("; ");
   };
   const TABLE = [
     { key: "name", head: "Package", cell: (row) => element("th", { scope: "row" },
