@@ -43,9 +43,9 @@ def plural(number: int, noun: str) -> str:
     return f"{number} {noun}s"
 
 
-def some(texts: Sequence[str], most: int) -> str:
+def some(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     """Return the first texts, and how many more there are: `a, b and 3 more`."""
-    listed, more = ", ".join(texts[:most]), len(texts) - most
+    listed, more = separator.join(texts[:most]), len(texts) - most
     return f"{listed} and {more} more" if more > 0 else listed
 
 

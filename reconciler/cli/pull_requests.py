@@ -256,8 +256,7 @@ class PullFilter(Struct, frozen=True):
         """
         names = _with_short_names(_set_names(inventory))
         declared = sorted(name for name in names if "/" in name)
-        more = f" and {len(declared) - _MOST_NAMES} more" if len(declared) > _MOST_NAMES else ""
-        otherwise = f"PackageVariantSets of this fleet: {', '.join(declared[:_MOST_NAMES])}{more}."
+        otherwise = f"PackageVariantSets of this fleet: {some(declared, _MOST_NAMES)}."
         for name in self.sets:
             if name not in names:
                 hint = suggest(
@@ -463,8 +462,7 @@ def shared_error(
     others = [member for member in listed.members if not any(fnmatchcase(member, text) for text in texts)]
     if not others or any(fnmatchcase(name, text) for name in aliases for text in texts):
         return None
-    more = f" and {len(others) - _MOST_NAMES} more" if len(others) > _MOST_NAMES else ""
-    message = f"It shares pull request {listed.name} with {', '.join(others[:_MOST_NAMES])}{more}"
+    message = f"It shares pull request {listed.name} with {some(others, _MOST_NAMES)}"
     return RefusedError(message, hint=f"{verb} them together: `reconciler {command} {listed.name}`.")
 
 

@@ -14,6 +14,7 @@ from reconciler.api.porch import PackageVariant, PackageVariantSet
 from reconciler.api.validation import PartialModel
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
+from reconciler.base.text import some
 from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
@@ -235,9 +236,8 @@ def _name_message(group: Sequence[VariantCandidate]) -> str:
 
 
 def _claims(group: Sequence[VariantCandidate]) -> str:
-    claims = [f"{c.owner.subject} ({c.source.at(*c.path)}{_target(c)})" for c in group[:_MAX_CLAIMS]]
-    more = len(group) - len(claims)
-    return " and ".join(claims) + (f" and {more} more" if more else "")
+    claims = [f"{c.owner.subject} ({c.source.at(*c.path)}{_target(c)})" for c in group]
+    return some(claims, _MAX_CLAIMS, " and ")
 
 
 def _target(candidate: VariantCandidate) -> str:

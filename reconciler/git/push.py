@@ -10,6 +10,7 @@ from typing import NamedTuple
 from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
+from reconciler.base.text import some
 from reconciler.git.command import GitResult, last_line, run_checked, run_git
 from reconciler.git.database import NO_OBJECT, objects_directory
 from reconciler.git.local import is_sha256, sha256_error
@@ -134,9 +135,7 @@ def check_push(mirror: Mirror, ref: str, oid: Oid) -> str:
 
 def name_refs(results: Sequence[PushResult]) -> str:
     """Return the refs of results as text: the first three, and the number of the others."""
-    refs = [result.update.ref for result in results]
-    others = f" and {len(refs) - _NAMED_REFS} more" if len(refs) > _NAMED_REFS else ""
-    return ", ".join(refs[:_NAMED_REFS]) + others
+    return some([result.update.ref for result in results], _NAMED_REFS)
 
 
 def _push(mirror: Mirror, updates: Sequence[RefUpdate], *, atomic: bool) -> GitResult:

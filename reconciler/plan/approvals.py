@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.reasons import LEFT_BY_RUN, UNWANTED, Reason
+from reconciler.base.reasons import LEFT_BY_RUN, UNWANTED, Phase, Reason
 from reconciler.base.text import Text, some, verb
 from reconciler.inventory.inventory import (
     CheckState,
@@ -329,7 +329,6 @@ _UNWANTED = frozenset(
     )
 )
 _NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
-_NOT_MADE = frozenset((*LEFT_BY_RUN, Reason.PAUSED))
 _LAST = (sys.maxsize, 0)
 _WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 
@@ -403,7 +402,8 @@ class _Reader:
         change = self._changes.get(package)
         if change is None or not draft.answers.has_asked:
             return False
-        is_made = change.op is not Op.BLOCK and change.reason not in _NOT_MADE
+        is_held = change.reason in LEFT_BY_RUN or change.reason.facts.phase is Phase.PAUSED
+        is_made = change.op is not Op.BLOCK and not is_held
         return not is_made or change.tree != draft.tree
 
 

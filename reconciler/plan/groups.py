@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.reasons import UNWANTED, Reason
+from reconciler.base.reasons import UNWANTED, Phase, Reason
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
@@ -453,7 +453,7 @@ def _cleared(
             for m in members
             if m.target.package.path in branch.paths
             and m.change.op is not Op.BLOCK
-            and m.change.reason is not Reason.PAUSED
+            and m.change.reason.facts.phase is not Phase.PAUSED
         ]
         if acting and (branch.merged or is_merged or not branch.has_foreign_commits):
             _, key = min(acting)

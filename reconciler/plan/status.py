@@ -102,7 +102,7 @@ def _variant(
 ) -> Iterator[Condition]:
     yield _condition("Stalled", False, "Valid", _VALID)
     yield _condition("Valid", True, "Valid", _VALID)
-    if change.reason is Reason.PAUSED:
+    if change.reason.facts.phase is Phase.PAUSED:
         yield from _paused(change)
         return
     # Which required injection points are empty; None if the package has no points

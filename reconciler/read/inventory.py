@@ -15,7 +15,7 @@ from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.base.redact import learn_names, shown_credentials
-from reconciler.base.text import plural, verb
+from reconciler.base.text import plural, some, verb
 from reconciler.base.values import LazyMapping
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.expand.variants import owner_key, set_key, variant_key
@@ -425,10 +425,9 @@ def _read_commit(opened: OpenControl, policy: Policy) -> Iterator[str]:
     note = f"Commit {opened.commit.oid[:_SHORT]} is read"
     note += "" if opened.pushed else ", which is not pushed"
     if uncommitted:
-        count, more = len(uncommitted), len(uncommitted) - _MOST_SETS
+        count = len(uncommitted)
         files = f"{plural(count, 'uncommitted file')} {verb(count, 'is', 'are')}"
-        rest = f" and {more} more" if more > 0 else ""
-        note += f"; {files} not: {', '.join(uncommitted[:_MOST_SETS])}{rest}"
+        note += f"; {files} not: {some(uncommitted, _MOST_SETS)}"
     yield note
 
 

@@ -20,6 +20,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.expand import check_partial
@@ -88,9 +89,8 @@ def _migrate_set(value: Mapping[str, Any]) -> str:
     if isinstance(parse_model(PackageVariantSet, current), PackageVariantSet):
         return f"Its fields are those of {porch.PACKAGE_VARIANT_SET}: change its apiVersion."
     if lost := untranslated_fields(value):
-        more = f" and {len(lost) - _MOST_FOREIGN} more" if len(lost) > _MOST_FOREIGN else ""
-        fields = ", ".join(lost[:_MOST_FOREIGN])
-        return f"Write it as {porch.PACKAGE_VARIANT_SET}, by hand: {fields}{more} cannot be translated."
+        fields = some(lost, _MOST_FOREIGN)
+        return f"Write it as {porch.PACKAGE_VARIANT_SET}, by hand: {fields} cannot be translated."
     return f"Write it as {porch.PACKAGE_VARIANT_SET}:\n{migrate_set(value)}"
 
 

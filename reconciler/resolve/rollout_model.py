@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector, compile_selector
-from reconciler.base.text import Text, time_text
+from reconciler.base.text import Text, some, time_text
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount
@@ -89,8 +89,7 @@ class MemberStatus(NamedTuple):
 
 def listed(texts: Sequence[str]) -> str:
     """Return texts as a list in a sentence; more than a few are counted."""
-    more = f" and {len(texts) - _MOST_TEXTS} more" if len(texts) > _MOST_TEXTS else ""
-    return "; ".join(texts[:_MOST_TEXTS]) + more
+    return some(texts, _MOST_TEXTS, "; ")
 
 
 _MOST_TEXTS = 3

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import some
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, rank
 from reconciler.expand.generated import find_in_place, missing_package
@@ -267,7 +268,11 @@ class _Lookup(Struct, frozen=True):
         if not fitting:
             listed = ", ".join(v.text for v in versions) or "none"
             latest, has_own = self.package.latest, any(map(_version, self._own_tags()))
-            step = f" v{latest.revision} is a revision: write `revision`, or follow a `branch`." if latest else ""
+            step = (
+                f" v{latest.revision} is a revision: write `revision`, or follow a `branch`."
+                if latest
+                else ""
+            )
             hint = f"Versions: {listed}.{'' if has_own else step}"
             return self.missing("version", f"no version {text}", hint)
         return self.by_tag(fitting[0].text)
@@ -343,6 +348,5 @@ def _version(text: str) -> Version | None:
 def _near(name: str, names: list[str]) -> str:
     """Return a hint that lists what exists: names like this one first, else some of all."""
     existing = sorted(set(names))
-    more = f" and {len(existing) - _MOST_REVISIONS} more" if len(existing) > _MOST_REVISIONS else ""
-    listed = f"Known: {', '.join(existing[:_MOST_REVISIONS])}{more}." if existing else "There is none."
+    listed = f"Known: {some(existing, _MOST_REVISIONS)}." if existing else "There is none."
     return suggest(name, existing, otherwise=listed, most=_MOST_REVISIONS)

@@ -20,7 +20,7 @@ from reconciler.api.porch import (
 )
 from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
-from reconciler.base.text import plural, verb
+from reconciler.base.text import plural, some, verb
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import VersionError
 from reconciler.krm.yaml import YamlError, emit, load_documents
@@ -75,8 +75,7 @@ class Conversion(NamedTuple):
         yield from (f"{note.subject}: {note.text}" for note in self.notes if not note.many)
         for text in dict.fromkeys(note.text for note in self.notes if note.many):
             group = [note.subject for note in self.notes if note.text == text]
-            more = f" and {len(group) - _MOST_NAMES} more" if len(group) > _MOST_NAMES else ""
-            yield f"{', '.join(group[:_MOST_NAMES])}{more}: {text}"
+            yield f"{some(group, _MOST_NAMES)}: {text}"
 
 
 def convert_export(exports: Mapping[str, bytes]) -> Conversion:
