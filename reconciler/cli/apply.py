@@ -17,7 +17,7 @@ from reconciler.cli.metrics import Measuring, measuring_options
 from reconciler.cli.output import (
     Output,
     Printer,
-    listing_options,
+    listing_option,
     make_printer,
     output_options,
     resolving_options,
@@ -45,7 +45,7 @@ T = TypeVar("T")
 @shard_option
 @output_options(Output.TEXT, Output.JSON, Output.MARKDOWN)
 @click.option("--checksum", default="", metavar="SUM", help="Apply only the plan whose sum begins so.")
-@listing_options
+@listing_option
 @resolving_options
 @html_option
 @measuring_options

@@ -19,6 +19,7 @@ from reconciler.cli.output import (
     make_printer,
     output_options,
     show_files,
+    working_copy_option,
     writing_control_options,
 )
 from reconciler.dependencies.catalog.index import (
@@ -180,16 +181,6 @@ def _missing_value(package: MissingPackage) -> dict[str, object]:
     }
 
 
-def _control(command: Command) -> Command:
-    return click.option(
-        "--control",
-        default=".",
-        envvar="RECONCILER_CONTROL",
-        show_default=True,
-        help="The working copy of the control repository.",
-    )(command)
-
-
 def _layer(command: Command) -> Command:
     command = click.option("--environment", default="", help="Only for this environment.")(command)
     return click.option("--cluster", default="", metavar="NAME", help="Only for this cluster.")(command)
@@ -224,7 +215,7 @@ def index() -> None:
 
 
 @index.command(name="list")
-@_control
+@working_copy_option
 @_layer
 @click.option("--name", default="", help="Part of the name.")
 @_label("A label that some version has; repeated ones must all match.")
@@ -270,7 +261,7 @@ _EMPTY = "The index is empty. `reconciler index sync` fills it with what your ma
 
 
 @index.command()
-@_control
+@working_copy_option
 @output_options(Output.TEXT, Output.JSON)
 @click.argument("package")
 def show(control: str, output: str, package: str) -> Exit:
@@ -299,7 +290,7 @@ def show(control: str, output: str, package: str) -> Exit:
 
 
 @index.command()
-@_control
+@working_copy_option
 @_layer
 @click.argument("source")
 @click.argument("version")
@@ -367,7 +358,7 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[
 
 
 @index.command(name="import")
-@_control
+@working_copy_option
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True), metavar="[PATH]...")
 @click.option("--source", default="", metavar="REGISTRY/NAME", help="The name in the registry.")
 @click.option("--git", "repository", default="", metavar="REPOSITORY", help="Import all tags of it.")
@@ -446,7 +437,7 @@ def _files(path: Path) -> Iterable[Path]:
 
 
 @index.command()
-@_control
+@working_copy_option
 @click.argument("package")
 @click.argument("version", default="", metavar="[VERSION]")
 @output_options(Output.TEXT, Output.JSON)
@@ -483,7 +474,7 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
 
 
 @index.command(name="set-default")
-@_control
+@working_copy_option
 @_layer
 @click.argument("interface")
 @click.argument("package", metavar="ECOSYSTEM:NAME")

@@ -211,13 +211,9 @@ def output_options(*forms: Output, help_: str = _FORM) -> Callable[[F], F]:
     )
 
 
-def listing_options(command: F) -> F:
-    """Add `--all`, which a command that prints a plan receives as `unchanged`."""
-    return click.option(
-        "--all", "unchanged", is_flag=True, help="List also the packages that stay as they are."
-    )(command)
-
-
+listing_option = click.option(
+    "--all", "unchanged", is_flag=True, help="List also the packages that stay as they are."
+)
 detailed_exitcode_option = click.option(
     "--detailed-exitcode", is_flag=True, help="Exit 10 instead of 0 where something changes or differs."
 )
@@ -337,6 +333,20 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
 
 
 Command = Callable[..., Any]
+shard_option = click.option(
+    "--shard",
+    default="",
+    envvar="RECONCILER_SHARD",
+    metavar="I/N",
+    help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
+)
+working_copy_option = click.option(
+    "--control",
+    default=".",
+    envvar="RECONCILER_CONTROL",
+    show_default=True,
+    help="The working copy of the control repository.",
+)
 cache_dir_option = click.option(
     "--cache-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -400,17 +410,6 @@ def _with_control(command: Command, *, writes: bool) -> Command:
         return command(*args, settings=RunOptions(control, cache_dir), **options)
 
     return with_settings
-
-
-def shard_option(command: Command) -> Command:
-    """Give a command `--shard`: the part of the fleet that is this run's."""
-    return click.option(
-        "--shard",
-        default="",
-        envvar="RECONCILER_SHARD",
-        metavar="I/N",
-        help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
-    )(command)
 
 
 def filter_options(command: Command) -> Command:

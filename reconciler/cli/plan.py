@@ -22,7 +22,7 @@ from reconciler.cli.output import (
     Printer,
     control_options,
     detailed_exitcode_option,
-    listing_options,
+    listing_option,
     make_printer,
     out_file_option,
     output_options,
@@ -50,7 +50,7 @@ T = TypeVar("T")
 @diff_option
 @output_options(*FORMS)
 @detailed_exitcode_option
-@listing_options
+@listing_option
 @resolving_options
 @out_file_option("Write the report to this file.")
 @html_option

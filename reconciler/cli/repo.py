@@ -17,6 +17,7 @@ from reconciler.cli.output import (
     output_options,
     show_files,
     show_unread,
+    working_copy_option,
 )
 from reconciler.git.working_copy import find_working_copy
 from reconciler.inventory.inventory import RepositoryView
@@ -49,13 +50,7 @@ def repo() -> None:
 
 
 @repo.command()
-@click.option(
-    "--control",
-    default=".",
-    envvar="RECONCILER_CONTROL",
-    show_default=True,
-    help="The working copy of the control repository.",
-)
+@working_copy_option
 @click.option("--branch", default="main", show_default=True, metavar="BRANCH", help="Where its packages are.")
 @click.option("--directory", default="", metavar="PATH", help="Only this directory of it.")
 @click.option("--deployment", is_flag=True, help="Packages in it are deployed: it belongs to a cluster.")
