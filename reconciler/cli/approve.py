@@ -177,7 +177,7 @@ def approve(
 
 
 class _Judged(NamedTuple):
-    """A plan without packages that cannot be judged for approval, a defect of each."""
+    """A plan without the packages that cannot be judged, for a defect of ours."""
 
     plan: Plan
     defects: Mapping[str, DefectError]

@@ -89,7 +89,7 @@ def _tree(rendered: Rendered, key: ObjectName) -> str | None:
 
 
 def _is_bookkeeping(resolved: ResolvedVariant, rendered: Rendered, contents: Contents) -> bool:
-    """Tell whether a package differs from main in nothing but what its Kptfile says it was made with."""
+    """Tell whether a package differs from main only by its origin, as the Kptfile has it."""
     fresh = rendered.variants[resolved.variant.key].fresh
     main = contents.get(resolved.local) if resolved.local else None
     if main is None or not isinstance(fresh, Package) or fresh.tree == resolved.local:
