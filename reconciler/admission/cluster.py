@@ -161,6 +161,15 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
             if isinstance(kind, Mapping)
         )
 
+    @cached_property
+    def governing(self) -> tuple[object, ...]:
+        """All that decides about objects, stored versions apart: clusters with equal ones answer alike."""
+        snapshot, kinds = self.snapshot, (*DECIDING, NAMESPACE, *sorted(self.parameters))
+        lists = [*map(str, sorted(snapshot.complete)), *map(str, sorted(snapshot.resources.items()))]
+        served = None if snapshot.served is None else sorted(snapshot.served)
+        objects = tuple(self.objects(kind) for kind in kinds)
+        return self.version, self.is_recent, snapshot.present, snapshot.unreadable, lists, served, objects
+
     def resource_of(self, kind: GroupKind) -> tuple[str, bool | None]:
         """Return the plural of a kind, and whether its objects are in namespaces, None for unknown."""
         definition = self.definition(kind) if kind.group not in BUILT_IN else None

@@ -21,7 +21,7 @@ from reconciler.names.ids import GroupKind, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.names.problems import defect_problem
 from reconciler.names.substitution import OwnValues
-from reconciler.plan.impact import ResourceId, resources_of
+from reconciler.plan.impact import ResourceId, resources_of, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.render.sharing import set_values
@@ -133,7 +133,12 @@ def _judge(
             if request.kind == CRD and request.new is not None and cluster.snapshot.stored:
                 yield from judge.judge_stored(fill(request.new))
         else:
-            yield from judge.judge(ObjectChange(fill(request.old), fill(request.new)))
+            change = ObjectChange(fill(request.old), fill(request.new))
+            if request.kind == CRD:
+                yield from judge.judge(change)
+                continue
+            for judgement in reader.governed(change, request.kind, judge):
+                yield replace(judgement, cluster=cluster.name)
 
 
 class _Masked(dict[str, Any]):
@@ -195,6 +200,8 @@ class _Reader(Struct):
     _files: dict[bytes, Mapping[ResourceId, Mapping[str, Any]]] = field(default_factory=dict)
     _requests: dict[bytes, _Requests] = field(default_factory=dict)
     _judgements: dict[tuple[int, object], tuple[AdmissionJudgement, ...]] = field(default_factory=dict)
+    _governing: dict[str, bytes] = field(default_factory=dict)
+    _governed: dict[tuple[bytes, bytes], tuple[AdmissionJudgement, ...]] = field(default_factory=dict)
 
     def requests(self, sides: _Sides, own_values: OwnValues) -> _Requests:
         """Return the objects that differ between main and a proposal."""
@@ -235,6 +242,18 @@ class _Reader(Struct):
         """Yield the objects of a file."""
         for value in self._read(hashlib.sha256(own_values.mask(data)).digest(), data, own_values).values():
             yield _filled(value, own_values) or {}
+
+    def governed(self, change: ObjectChange, kind: GroupKind, judge: Judge) -> tuple[AdmissionJudgement, ...]:
+        """Return what a cluster answers to a change of an object; what decides alike is asked once."""
+        name = judge.cluster.name
+        if name not in self._governing:
+            self._governing[name] = value_digest(judge.cluster.governing)
+        definition = judge.proposed.get(kind)
+        facts = [change.old, change.new, definition.spec if definition is not None else None]
+        key = self._governing[name], value_digest(facts)
+        if key not in self._governed:
+            self._governed[key] = tuple(judge.judge(change))
+        return self._governed[key]
 
     def judgements(self, request: _Member, cluster: Cluster) -> tuple[AdmissionJudgement, ...]:
         """Return what any cluster of this version answers to a request, with the places of own values."""

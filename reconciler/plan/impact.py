@@ -341,13 +341,14 @@ def _read_contents(data: bytes, own_values: OwnValues) -> _Contents:
     resources = dict(resource for document in values for resource in resources_of(document))
     images = frozenset(own_values.mask_text(i) for value in resources.values() for i in _images(value))
     digests = {
-        ResourceId(*map(own_values.mask_text, name)): _value_digest(own_values.mask_value(substance(value)))
+        ResourceId(*map(own_values.mask_text, name)): value_digest(own_values.mask_value(substance(value)))
         for name, value in resources.items()
     }
     return _Contents(digests, images)
 
 
-def _value_digest(value: object) -> bytes:
+def value_digest(value: object) -> bytes:
+    """Return a digest that equal values have. Total."""
     try:
         data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:

@@ -628,3 +628,42 @@ def test_line_ends_and_lists_and_other_files_change_nothing(tmp_path: Path) -> N
 
     assert {j[3] for j in judgements(world)} == {IMMUTABLE}, "an object may move to another file"
     assert {j[3] for j in judgements(as_list)} == {IMMUTABLE}
+
+
+HOOK = {
+    "apiVersion": ADMISSION,
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "gate"},
+    "webhooks": [{"name": "gate.x.io", "rules": policy()["spec"]["matchConstraints"]["resourceRules"]}],
+}
+
+
+@pytest.mark.parametrize(("resource", "count"), [("deployments", 1), ("services", 0)])
+def test_webhook_that_is_for_a_changed_object_is_named_once_for_its_cluster(
+    tmp_path: Path, resource: str, count: int
+) -> None:
+    rule = {**HOOK["webhooks"][0]["rules"][0], "resources": [resource]}
+    hook = {**HOOK, "webhooks": [{"name": "gate.x.io", "rules": [rule]}]}
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", [hook]))
+    ask_for_second(world, ("edge-1",))
+
+    lines = [line for line in world.run("plan").out.splitlines() if line.startswith("not judged")]
+
+    named = "not judged: ValidatingWebhookConfiguration gate is not asked (1 cluster: edge-1)"
+    assert lines == [named] * count
+
+
+def test_policy_decides_about_an_object_that_leaves_its_package(tmp_path: Path) -> None:
+    rule = {**HOOK["webhooks"][0]["rules"][0], "operations": ["DELETE"]}
+    keep = policy(
+        matchConstraints={"resourceRules": [rule]},
+        validations=[{"expression": "false", "message": "keep it"}],
+    )
+    both = ({"d.yaml": scaled("2")}, {"d.yaml": None})
+    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", [keep, binding()]))
+    ask_for_second(world, ("edge-1",))
+
+    assert judgements(world) == [
+        ("edge-1", "refused", "Deployment shop/web", "its deletion: policy few: keep it")
+    ]
