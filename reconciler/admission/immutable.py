@@ -30,14 +30,13 @@ class Fault(NamedTuple):
 
 
 class ImmutableField(NamedTuple):
-    """An immutable field; `once` lets it be set where it was absent, and `stays` lets it be left out.
+    """An immutable field; `once` lets it be set where it was absent.
 
     It is enforced from version `since` until `before`.
     """
 
     path: str
     once: bool = False
-    stays: bool = False
     reason: str = _IMMUTABLE
     since: Version = (1, 0)
     before: Version = (1, 1000)
@@ -154,8 +153,7 @@ def find_faults(
         is_enforced = first <= version < last if version else (first, last) == ((1, 0), (1, 1000))
         path = rule.path.split(".")
         was, will = field(before, *path), field(after, *path)
-        is_left = (rule.once and _is_empty(was)) or (rule.stays and _is_empty(will))
-        if is_enforced and not is_left and not same(was, will):
+        if is_enforced and not (rule.once and _is_empty(was)) and not same(was, will):
             yield Fault(rule.path, rule.reason)
     special = _SPECIAL.get(kind)
     if special is not None:

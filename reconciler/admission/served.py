@@ -13,49 +13,36 @@ from reconciler.admission.immutable import Fault, Version
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind
 
-_RBAC: Final = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-_REMOVED: Final[Mapping[Version, Mapping[str, tuple[str, ...]]]] = {
-    (1, 16): {
-        "extensions/v1beta1": ("Deployment", "DaemonSet", "ReplicaSet", "NetworkPolicy", "PodSecurityPolicy"),
-        "apps/v1beta1": ("Deployment", "StatefulSet", "ControllerRevision"),
-        "apps/v1beta2": ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "ControllerRevision"),
-    },
-    (1, 22): {
-        "admissionregistration.k8s.io/v1beta1": (
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
-        ),
-        "apiextensions.k8s.io/v1beta1": ("CustomResourceDefinition",),
-        "apiregistration.k8s.io/v1beta1": ("APIService",),
-        "certificates.k8s.io/v1beta1": ("CertificateSigningRequest",),
-        "coordination.k8s.io/v1beta1": ("Lease",),
-        "extensions/v1beta1": ("Ingress",),
-        "networking.k8s.io/v1beta1": ("Ingress", "IngressClass"),
-        "rbac.authorization.k8s.io/v1beta1": _RBAC,
-        "rbac.authorization.k8s.io/v1alpha1": _RBAC,
-        "scheduling.k8s.io/v1beta1": ("PriorityClass",),
-        "storage.k8s.io/v1beta1": ("CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"),
-    },
-    (1, 25): {
-        "batch/v1beta1": ("CronJob",),
-        "discovery.k8s.io/v1beta1": ("EndpointSlice",),
-        "events.k8s.io/v1beta1": ("Event",),
-        "autoscaling/v2beta1": ("HorizontalPodAutoscaler",),
-        "policy/v1beta1": ("PodDisruptionBudget", "PodSecurityPolicy"),
-        "node.k8s.io/v1beta1": ("RuntimeClass",),
-    },
-    (1, 26): {
-        "flowcontrol.apiserver.k8s.io/v1beta1": ("FlowSchema", "PriorityLevelConfiguration"),
-        "autoscaling/v2beta2": ("HorizontalPodAutoscaler",),
-    },
-    (1, 27): {"storage.k8s.io/v1beta1": ("CSIStorageCapacity",)},
-    (1, 29): {"flowcontrol.apiserver.k8s.io/v1beta2": ("FlowSchema", "PriorityLevelConfiguration")},
-    (1, 32): {"flowcontrol.apiserver.k8s.io/v1beta3": ("FlowSchema", "PriorityLevelConfiguration")},
-}
-_ENDS: Final = {
-    (api_version, kind): version
-    for version, apis in _REMOVED.items()
-    for api_version, kinds in apis.items()
+_REMOVED: Final = """\
+1.16 extensions/v1beta1 Deployment DaemonSet ReplicaSet NetworkPolicy PodSecurityPolicy
+1.16 apps/v1beta1 Deployment StatefulSet ControllerRevision
+1.16 apps/v1beta2 Deployment DaemonSet ReplicaSet StatefulSet ControllerRevision
+1.22 admissionregistration.k8s.io/v1beta1 MutatingWebhookConfiguration ValidatingWebhookConfiguration
+1.22 apiextensions.k8s.io/v1beta1 CustomResourceDefinition
+1.22 apiregistration.k8s.io/v1beta1 APIService
+1.22 certificates.k8s.io/v1beta1 CertificateSigningRequest
+1.22 coordination.k8s.io/v1beta1 Lease
+1.22 extensions/v1beta1 Ingress
+1.22 networking.k8s.io/v1beta1 Ingress IngressClass
+1.22 rbac.authorization.k8s.io/v1beta1 Role RoleBinding ClusterRole ClusterRoleBinding
+1.22 rbac.authorization.k8s.io/v1alpha1 Role RoleBinding ClusterRole ClusterRoleBinding
+1.22 scheduling.k8s.io/v1beta1 PriorityClass
+1.22 storage.k8s.io/v1beta1 CSIDriver CSINode StorageClass VolumeAttachment
+1.25 batch/v1beta1 CronJob
+1.25 discovery.k8s.io/v1beta1 EndpointSlice
+1.25 events.k8s.io/v1beta1 Event
+1.25 autoscaling/v2beta1 HorizontalPodAutoscaler
+1.25 policy/v1beta1 PodDisruptionBudget PodSecurityPolicy
+1.25 node.k8s.io/v1beta1 RuntimeClass
+1.26 flowcontrol.apiserver.k8s.io/v1beta1 FlowSchema PriorityLevelConfiguration
+1.26 autoscaling/v2beta2 HorizontalPodAutoscaler
+1.27 storage.k8s.io/v1beta1 CSIStorageCapacity
+1.29 flowcontrol.apiserver.k8s.io/v1beta2 FlowSchema PriorityLevelConfiguration
+1.32 flowcontrol.apiserver.k8s.io/v1beta3 FlowSchema PriorityLevelConfiguration
+"""
+_ENDS: Final[Mapping[tuple[str, str], Version]] = {
+    (api_version, kind): (1, int(version.partition(".")[2]))
+    for version, api_version, *kinds in map(str.split, _REMOVED.splitlines())
     for kind in kinds
 }
 """The version of Kubernetes that serves a kind in an apiVersion no more."""

@@ -6,9 +6,9 @@ Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, listt
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -258,14 +258,6 @@ def _expressions() -> Expressions | None:
         return None
 
 
-class _Rule(NamedTuple):
-    """A rule with its program; `is_transition` compares with the value before."""
-
-    rule: Mapping[str, Any]
-    text: str
-    is_transition: bool
-
-
 @lru_cache(maxsize=4096)
 def _uses_old(text: str) -> bool:
     return re.search(r"\boldSelf\b", text) is not None
@@ -274,17 +266,15 @@ def _uses_old(text: str) -> bool:
 def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     if not has_rules(schema) or value is None:
         return
-    rules = [
-        _Rule(rule, str(rule.get("rule")), _uses_old(str(rule.get("rule")))) for rule in items(schema, _RULES)
-    ]
     is_unchanged = old is not _UNSET and _same(value, old)
-    due = [
-        rule
-        for rule in rules
-        if not (rule.is_transition and old is _UNSET and rule.rule.get("optionalOldSelf") is not True)
-        if not (is_unchanged and not rule.is_transition)
-    ]
-    yield from _evaluated(due, schema, value, old, path) if due else ()
+    due = []
+    for rule in items(schema, _RULES):
+        is_transition = _uses_old(str(rule.get("rule")))
+        has_sides = old is not _UNSET or rule.get("optionalOldSelf") is True
+        if has_sides if is_transition else not is_unchanged:
+            due.append(rule)
+    if due:
+        yield from _evaluated(due, schema, value, old, path)
     if isinstance(value, Mapping):
         for key, part in value.items():
             part_schema = _property(schema, key)
@@ -315,15 +305,15 @@ def has_rules(schema: Schema) -> bool:
     return _WITH_RULES[id(schema)][1]
 
 
-def _evaluated(due: list[_Rule], schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
+def _evaluated(due: Sequence[Schema], schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     expressions = _expressions()
     if expressions is None:
         yield Fault(path, "its rules need CEL, which this platform has not", is_sure=False)
         return
     sides = {"self": to_cel(schema, value), "oldSelf": None if old is _UNSET else to_cel(schema, old)}
     activation = expressions.bind(sides)
-    for rule, text, _ in due:
-        program = "{}"
+    for rule in due:
+        text, program = str(rule.get("rule")), "{}"
         if rule.get("optionalOldSelf") is True:
             wrapped = "optional.none()" if old is _UNSET else "optional.of(oldSelf)"
             program = f"cel.bind(oldSelf, {wrapped}, {{}})"
