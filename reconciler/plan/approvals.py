@@ -44,7 +44,7 @@ from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package
 
-_MOST_NAMES = 3
+_MOST_NAMES, _MOST_CONSENTS = 3, 12
 LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
 """For how long a refusal to merge is believed: as long as it lasted before, within these."""
 Finder = Callable[[RepositoryView], tuple[ApprovalRule, ...]]
@@ -117,7 +117,7 @@ def refuse_losses(changes: Iterable[Change], policy: Policy) -> Iterator[Refusal
     losing = [change for change in changes if lacks_consent(change, policy)]
     if losing:
         named = sorted(f"{change.repository.name}/{change.package.path}" for change in losing)
-        consents = ", ".join(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing))
+        consents = some(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing), _MOST_CONSENTS)
         takes = verb(len(losing), "takes objects with it", "take objects with them")
         hint = f"Review and merge by name, or write in the configuration: spec.consents: {{{consents}}}"
         yield Refusal(Reason.LOSS_NEEDS_CONSENT, f"{some(named, _MOST_NAMES)} {takes}", hint)
