@@ -197,6 +197,16 @@ def test_a_closed_pull_request_without_its_branch_is_not_opened_again(world: Mod
     assert the_change(world).reason is Reason.REJECTED
 
 
+def test_a_draft_that_changes_after_its_pull_request_was_closed_gets_another_one(world: ModelWorld) -> None:
+    world.close("edge", drafted(world).removeprefix("refs/heads/"))
+    world.variants["web"] = spec(2)
+
+    change = the_change(world)
+
+    assert change.pull is not None
+    assert (change.pull.number, change.pull.draft) == (0, True)
+
+
 def test_a_rename_transfers_and_deletes_nothing(world: ModelWorld) -> None:
     published(world)
     world.variants["site"] = world.variants.pop("web")
