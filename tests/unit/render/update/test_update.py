@@ -323,6 +323,41 @@ def test_sub_package_with_another_upstream_is_unchanged() -> None:
     assert texts == mine
 
 
+@pytest.mark.parametrize(
+    ("upstream", "local", "mode", "reason", "path"),
+    [
+        ({"a": "text\n"}, {"a/x.txt": ""}, MergeMode.DEFAULT, "PathConflict", "a"),
+        ({"sub/Kptfile": SUB}, {"sub/Kptfile": SUB}, MergeMode.COMPATIBLE, "AddedOnBothSides", "sub"),
+    ],
+)
+def test_refusal_names_its_reason_and_its_paths(
+    upstream: dict[str, str], local: dict[str, str], mode: MergeMode, reason: str, path: str
+) -> None:
+    with pytest.raises(UpdateRefused) as caught:
+        update({}, upstream, local, mode=mode)
+
+    assert (caught.value.reason, caught.value.paths) == (reason, (path,))
+
+
+def test_change_of_a_sub_package_that_people_let_follow_another_upstream_is_told() -> None:
+    block = "upstream:\n  type: git\n  git:\n    repo: https://host/{}\n    directory: /\n    ref: v1\n"
+    base, mine = ({"Kptfile": ROOT, "sub/Kptfile": SUB + block.format(name)} for name in "ab")
+
+    done = update_package(*map(files_of, (base, {**base, "sub/b.yaml": cm("b")}, mine)))
+
+    assert done.files == files_of(mine)
+    assert [(each.conflict.path, each.winner) for each in done.decided] == [("sub", OnConflict.LOCAL)]
+
+
+@pytest.mark.parametrize(("length", "is_text"), [(7995, False), (8000, True)])
+def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: bool) -> None:
+    rest = "\n" + "x" * length + "\0\n"
+
+    texts, conflicts = update({"a": f"1{rest}"}, {"a": f"2{rest}"}, {"a": f"1{rest}3\n"})
+
+    assert (texts["a"], len(conflicts)) == ((f"2{rest}3\n", 0) if is_text else (f"1{rest}3\n", 1))
+
+
 @pytest.mark.parametrize(("items", "is_edited"), [("- a\n- b\n", False), ("- b\n- a\n", True)])
 def test_removed_resource_stays_if_local_has_another_order_of_items(items: str, *, is_edited: bool) -> None:
     head = "apiVersion: v1\nkind: Foo\nmetadata:\n  name: f\nl:\n"
