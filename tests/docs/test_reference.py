@@ -110,6 +110,17 @@ def test_exit_codes_are_those_of_the_table() -> None:
     assert documented == {int(code): code.name.lower().replace("_", " ") for code in Exit}
 
 
+def test_settings_are_those_of_the_table_with_their_variables() -> None:
+    cells = [(names(row[0])[0], row[1]) for row in rows(section(page("configuration.md"), "Settings"))]
+    documented = sorted(pair for pair in cells if not pair[0].startswith("RECONCILER_"))
+
+    assert documented == sorted(
+        (".".join(path), f"`{variable_name(path)}`" if path in variable_paths() else "Git only")
+        for path in setting_paths(Policy)
+        if path != ("instance",)
+    )
+
+
 def test_every_environment_variable_is_documented() -> None:
     read = words(r"RECONCILER_[A-Z_]+") | {variable_name(path) for path in variable_paths()}
     table = section(page("configuration.md"), "Settings")

@@ -9,8 +9,8 @@ import pytest
 from reconciler.api.porch import PackageVariant, PackageVariantSpec, Repository
 from reconciler.api.validation import disk_fields, parse_model
 from reconciler.krm.yaml import load_documents
-from reconciler.policy import Limits, Policy
-from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
+from reconciler.policy import Limits
+from reconciler.read.configuration import parse_configuration
 from reconciler.read.manifests import MANIFEST_KINDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -20,12 +20,6 @@ MANIFESTS = (DOCS / "manifests.md").read_text()
 
 def blocks(text: str) -> list[str]:
     return re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.parametrize("path", [p for p in setting_paths(Policy) if p != ("instance",)], ids=".".join)
-def test_every_setting_is_in_the_table(path: tuple[str, ...]) -> None:
-    variable = f"`{variable_name(path)}`" if path in variable_paths() else "Git only"
-    assert f"| `{'.'.join(path)}` | {variable} |" in CONFIGURATION
 
 
 def test_the_limits_are_those_of_the_table() -> None:
@@ -64,11 +58,3 @@ def test_the_examples_of_the_manifests_are_valid_and_complete() -> None:
 @pytest.mark.parametrize("kind", MANIFEST_KINDS.values(), ids=lambda r: r.kind)
 def test_every_kind_is_in_the_table(kind: object) -> None:
     assert f"| `{kind.kind}` | `{kind.api_version}` |" in MANIFESTS
-
-
-def test_links_lead_somewhere() -> None:
-    documents = [(DOCS / name).read_text() for name in ("configuration.md", "manifests.md", "snapshot.md")]
-    targets = {target for text in documents for target in re.findall(r"\]\(([a-z-]+\.md)", text)}
-
-    assert targets
-    assert [target for target in targets if not (DOCS / target).is_file()] == []

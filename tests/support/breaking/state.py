@@ -5,7 +5,7 @@ import re
 
 from reconciler.records.state import branch_records
 from tests.support.breaking.faults import Reader, narrowest
-from tests.support.breaking.world import CONTAINERS, PACKAGES
+from tests.support.breaking.world import PACKAGES
 from tests.support.combination import trees
 from tests.support.git import Repo
 from tests.support.world import World
@@ -40,8 +40,3 @@ def _add(state: State, text: str, key: str, value: object) -> None:
     for unit in units:
         if unit in state:
             state[unit][key] = value
-
-
-def affected(unit: str) -> frozenset[str]:
-    """Return the packages that a unit is, or contains."""
-    return frozenset(CONTAINERS.get(unit, {unit}))
