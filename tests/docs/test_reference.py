@@ -24,8 +24,8 @@ from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.catalog import CLAIMS, UNSTUDIED
 from reconciler.names.trailers import CONFLICT, KEEP
-from reconciler.policy import Limits
-from reconciler.read.configuration import parse_configuration, variable_name, variable_paths
+from reconciler.policy import Limits, Policy
+from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
 from tests.support.field_tables import examples, lacking
 from tests.support.generated_docs import GENERATED, regenerated
 from tests.support.generated_docs import pages as generated_pages
