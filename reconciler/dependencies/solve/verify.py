@@ -194,11 +194,7 @@ def _unfit(
 
 
 def _meets(
-    inputs: ClusterInputs,
-    solution: Solution,
-    requirement: Requirement,
-    met: MetNeed,
-    by_user: Install | None,
+    inputs: ClusterInputs, solution: Solution, requirement: Requirement, met: MetNeed, by_user: Install | None
 ) -> bool:
     need = requirement.alternatives[met.alternative]
     if met.via == AlternativeSource.BINDING:
