@@ -705,6 +705,11 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         return {} if functions == FunctionPolicy() else asdict(functions)
 
     @cached_property
+    def tag_objects(self) -> Mapping[str, Oid]:
+        """The commits of annotated tags of all repositories by the ids of their objects, which kpt writes."""
+        return {tag: at for view in self.repositories.values() for tag, at in view.tag_objects.items()}
+
+    @cached_property
     def hidden(self) -> Mapping[PackageKey, Problem]:
         """Packages that no stage may look at: broken ones, and those that share a group's branch."""
         hidden: dict[PackageKey, Problem] = {}

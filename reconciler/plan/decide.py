@@ -840,7 +840,8 @@ def _published(sub: SubpackageRecord, context: PlanContext) -> tuple[str, str]:
         latest = package.latest if package is not None else None
         if package is None or latest is None:
             continue
-        now = next((r for r in package.published if sub.commit == r.commit.oid and r.revision > 0), None)
+        commit = context.inventory.tag_objects.get(sub.commit, sub.commit)
+        now = next((r for r in package.published if commit == r.commit.oid and r.revision > 0), None)
         is_newer = now is not None and latest.revision > now.revision
         return view.key.name, short_tag(latest.ref) if is_newer else ""
     return normalise_url(sub.repo), ""

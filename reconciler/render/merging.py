@@ -127,10 +127,18 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
         writer = next((step for step, fields in writers if changed in fields), "the pipeline")
         named.setdefault((changed.path, changed.resource, writer), []).append(changed.field)
     return [
-        f"{path}: {writer} writes {some(fields, _MOST_FIELDS)} of {resource} anew. The edit of people there"
-        " does not survive"
+        f"{path}: {writer} {_written(fields, resource)}. The edit of people there does not survive"
         for (path, resource, writer), fields in named.items()
     ]
+
+
+_WHOLE = "all"
+"""Stands for the fields of a resource that a function removes."""
+
+
+def _written(fields: Sequence[str], resource: str) -> str:
+    is_removed = [*fields] == [_WHOLE]
+    return f"removes {resource}" if is_removed else f"writes {some(fields, _MOST_FIELDS)} of {resource} anew"
 
 
 def _lost_fields(edited: EditedPackage, done: Files) -> Iterator[_ChangedField]:
@@ -153,7 +161,7 @@ def _lost_fields(edited: EditedPackage, done: Files) -> Iterator[_ChangedField]:
             if left is None:
                 left = {candidate.identity for file in done.values() for candidate in documents_of(file)}
             if document.identity not in left:
-                yield _ChangedField(path, str(document.identity), "all")
+                yield _ChangedField(path, str(document.identity), _WHOLE)
 
 
 def _same_document(file: File | None, other: File, document: ResourceDocument) -> Any:

@@ -10,7 +10,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
-from reconciler.functions.pipeline import RunPipelines, run_pipeline, vanished_resources
+from reconciler.functions.pipeline import RunPipelines, declared_steps, run_pipeline, vanished_resources
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
@@ -211,10 +211,14 @@ def _edited(
     base, local = (resolved.draft_base, draft.tree) if draft else (resolved.base, resolved.local)
     if base is None or local is None or not isinstance(merged, Package) or not isinstance(done, Package):
         return None
-    rendered = sides.get(UpdateTrees(base.tree, resolved.pin.tree, local))
-    if rendered is None or merged.tree == done.tree or local not in contents:
+    if merged.tree == done.tree or not contents.keys() >= {local, base.tree}:
         return None
-    return EditedPackage(rendered.original, contents[local], merged.files, done.files)
+    rendered = sides.get(UpdateTrees(base.tree, resolved.pin.tree, local))
+    if rendered is None and declared_steps(contents[local]):
+        return None
+    # Without a pipeline until now what was made is the upstream as it is.
+    made = rendered.original if rendered is not None else contents[base.tree]
+    return EditedPackage(made, contents[local], merged.files, done.files)
 
 
 def _untouched(

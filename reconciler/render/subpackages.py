@@ -173,7 +173,7 @@ class _Composer:
                     "upstreamLock": {"type": "git", "git": {**git, "commit": pin.commit.oid}},
                 },
             )
-        elif value_at(theirs, "upstreamLock", "git", "commit") != pin.commit.oid:
+        elif self._commit_of(theirs) != pin.commit.oid:
             done = self._merged(subpackage, self._pin_of(subpackage, theirs), pin, inside, policy)
         if not is_new:
             # It follows the upstream that local's follows, as that is written there.
@@ -183,7 +183,7 @@ class _Composer:
 
     def _pin_of(self, subpackage: SubpackagePin, kptfile: Mapping[str, Any]) -> Pin:
         """Return the pin that the upstreamLock of a sub-package names."""
-        commit = value_at(kptfile, "upstreamLock", "git", "commit")
+        commit = self._commit_of(kptfile)
         for base in (subpackage.pin, *subpackage.bases):
             if base.commit.oid == commit:
                 return base
@@ -193,6 +193,11 @@ class _Composer:
             else "it has no upstreamLock"
         )
         raise _BlockedError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
+
+    def _commit_of(self, kptfile: Mapping[str, Any]) -> str:
+        """Return the commit of an upstreamLock; kpt writes the object of an annotated tag."""
+        named = str(value_at(kptfile, "upstreamLock", "git", "commit") or "")
+        return self._inventory.tag_objects.get(named, named)
 
     def _merged(
         self, subpackage: SubpackagePin, base: Pin, pin: Pin, inside: Files, policy: ConflictPolicy

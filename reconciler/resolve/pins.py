@@ -159,7 +159,7 @@ def find_moved_tag(
     headers: Iterable[KptfileHeader | None],
     pin: Pin,
     variant: DesiredVariant,
-    tags: Mapping[Oid, Oid] = MappingProxyType({}),
+    tags: Mapping[str, Oid] = MappingProxyType({}),
 ) -> str:
     """Return the message about a pinned tag that moved since the package was made from it, "" if it did not.
 
@@ -181,7 +181,7 @@ def find_moved_tag(
     return ""
 
 
-def _follows(variant: DesiredVariant, pin: Pin, tags: Mapping[Oid, Oid]) -> bool:
+def _follows(variant: DesiredVariant, pin: Pin, tags: Mapping[str, Oid]) -> bool:
     ids = (pin.commit.oid, *(tag for tag, commit in tags.items() if commit == pin.commit.oid))
     consent = variant.annotations.get(FOLLOW, "").strip()
     # Git abbreviates to seven digits: fewer may name another commit.

@@ -461,7 +461,6 @@ def resolve_variant(
     if candidates:
         facts["candidates"] = [candidate.tree for candidate in candidates]
     inputs = inputs_digest(facts)
-    tags = next((v.tag_objects for v in inventory.views_of(pin.package.url)), {})
     resolved = ResolvedVariant(
         variant=variant,
         view=view.key,
@@ -477,7 +476,7 @@ def resolve_variant(
         objects=named_objects(variant, objects) or {},
         asked_from=asked_from,
         ticks=_ticks(draft, view, record, inventory),
-        moved=find_moved_tag((draft_header, package.main_header), pin, variant, tags),
+        moved=find_moved_tag((draft_header, package.main_header), pin, variant, inventory.tag_objects),
         offers=choice.offers,
         candidates=candidates,
         has_charts=has_charts(pin, variant, inventory),

@@ -1,5 +1,6 @@
 """Functions of variants belong to a variant, not to a name: upstream's stay, those of a former owner go."""
 
+import json
 import re
 from pathlib import Path
 
@@ -235,3 +236,35 @@ def test_what_a_dropped_function_wrote_goes_from_kptfiles(tmp_path: Path, image:
         re.sub("(ref|commit): .*", "", text) for text in before
     ]
     assert "replicas: 3" in read(world, "web/app.yaml")
+
+
+DROPS = 'ctx.resource_list["items"] = [r for r in ctx.resource_list["items"] if r["kind"] != "Deployment"]'
+
+
+@pytest.mark.parametrize(
+    ("image", "values", "lost"),
+    [
+        ("starlark:v0.5.0", {"source": DROPS}, "removes Deployment web"),
+        (
+            "set-annotations:v0.1.4",
+            {"team": "red"},
+            "writes metadata.annotations.team of Deployment web anew",
+        ),
+    ],
+)
+def test_edit_that_the_first_function_of_a_package_writes_over_is_named(
+    tmp_path: Path, image: str, values: dict[str, str], lost: str
+) -> None:
+    world = make(tmp_path / "w")
+    control = Repo(world.control, time=1_767_300_000)
+    control.commit({OURS: variant(EDGE, "web")})
+    publish(world)
+    text = read(world, "web/app.yaml").replace("  annotations:\n", "  annotations:\n    team: mine\n", 1)
+    assert "team: mine" in text
+    Repo(world.root / f"{EDGE}.git").commit({"web/app.yaml": text})
+    step = {"image": f"ghcr.io/kptdev/krm-functions-catalog/{image}", "name": "f", "configMap": values}
+    control.commit({OURS: variant(EDGE, "web") + f"  pipeline: {json.dumps({'mutators': [step]})}\n"})
+
+    planned = world.run("plan").out
+
+    assert f"{lost}. The edit of people there does not survive" in planned

@@ -73,6 +73,21 @@ def test_updated_package_equals_one_that_is_new_at_that_revision(world: World, t
     assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
 
 
+def test_subpackage_that_kpt_fetched_at_an_annotated_tag_is_updated(world: World) -> None:
+    kptfile = main(world, f"{DIRECTORY}/Kptfile")
+    commit = kptfile.split("commit: ")[1].split()[0]
+    name = kptfile.split("repo: ")[1].split()[0].rpartition("/")[2]
+    tag = Repo(world.root / name).tag("db/signed", commit, message="kpt writes my id")
+    Repo(world.root / "edge.git").commit({f"{DIRECTORY}/Kptfile": kptfile.replace(commit, tag)})
+
+    assert "db/v3 is newer" in world.run("explain", "edge/app").out
+    ask(world, "infra/db: v3")
+    publish(world)
+
+    assert "postgres:13" in main(world, f"{DIRECTORY}/deployment.yaml")
+    assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
+
+
 def test_outputs_tell_of_subpackages(world: World) -> None:
     ask(world, "infra/db: 2")
     plan = json.loads(world.run("plan", "-o", "json").out)

@@ -108,7 +108,8 @@ CONSENTS: DecisionTable[bool] = DecisionTable(
         ({"lock": ("none", "of this commit")}, False, "the package was made from this commit, or from none"),
         ({"lock": ("of another tag", "of another repository")}, False, "it was made from something else"),
         ({"consent": ("whole commit", "seven digits", "whole commit in spaces", "the object of its tag")},
-            False, "a person named the new commit"),
+            False,
+            "a person named the new commit"),
         ({}, True, "the tag moved, and nobody named its new commit"),
     ],
 )  # fmt: skip
