@@ -12,6 +12,7 @@ from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hoo
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.admission.policies import PolicyFault, Review, find_policy_faults, may_apply
 from reconciler.admission.served import find_unserved, find_unstored
+from reconciler.admission.structural import Structural
 from reconciler.names.ids import GroupKind, NamedObject
 
 Object = Mapping[str, Any]
@@ -128,15 +129,19 @@ class Judge(Struct, frozen=True):
         version = str(new.get("apiVersion")).rpartition("/")[2]
         if kind.group in BUILT_IN:
             return
-        places = (self.cluster.definition(kind), self.proposed.get(kind))
+        governing = _schema(self.cluster.definition(kind), version)
+        schema = governing or _schema(self.proposed.get(kind), version)
+        if schema is None:
+            return
         # How a webhook converts one version to another one is not known.
-        is_converted = old is not None and old.get("apiVersion") != new.get("apiVersion")
-        is_sure = not is_converted or all(d.converts_nothing for d in places if d is not None)
-        schemas = [s for d in places if d is not None and (s := d.schemas.get(version)) is not None]
+        is_sure = old is None or old.get("apiVersion") == new.get("apiVersion")
+        places = () if is_sure else (self.cluster.definition(kind), self.proposed.get(kind))
+        is_sure = all(definition.converts_nothing for definition in places if definition is not None)
         try:
-            faults = list(schemas[0].find_faults(old, new)) if schemas else []
-            before = frozenset(schemas[0].find_faults(None, old) if faults and old is not None else ())
-            is_mended = bool(faults) and len(schemas) > 1 and not any(schemas[1].find_faults(old, new))
+            faults = list(schema.find_faults(old, new))
+            before = frozenset(schema.find_faults(None, old) if faults and old is not None else ())
+            mends = _schema(self.proposed.get(kind), version) if faults and governing is not None else None
+            is_mended = mends is not None and not any(mends.find_faults(old, new))
         except ValueError as error:
             faults, before, is_mended = [Fault("", str(error), is_sure=False)], frozenset(), False
         for fault in faults:
@@ -158,3 +163,7 @@ class Judge(Struct, frozen=True):
         rule, text = f"{kind.kind} {fault.path}".strip(), ": ".join(filter(None, (fault.path, fault.reason)))
         text = f"{text}, unless {unless}" if unless else text
         return AdmissionJudgement(verdict, rule, text, self.cluster.name, named, is_old)
+
+
+def _schema(definition: Definition | None, version: str) -> Structural | None:
+    return definition.schemas.get(version) if definition is not None else None

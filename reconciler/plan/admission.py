@@ -14,6 +14,7 @@ from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
 from reconciler.admission.policies import find_unasked
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.values import LazyMapping
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.krm.yaml import YamlError, load_documents
@@ -122,7 +123,10 @@ def _judge(
     def fill(value: Any) -> Any:
         return _filled(value, own_values)
 
-    judge = Judge(cluster, requests.proposed | dict(definitions_of(map(fill, requests.definitions))))
+    def proposed() -> Mapping[GroupKind, Definition]:
+        return requests.proposed | dict(definitions_of(map(fill, requests.definitions)))
+
+    judge = Judge(cluster, LazyMapping(proposed) if requests.definitions else requests.proposed)
     for request in requests.members:
         if request.is_plain and not judge.governs(request.kind):
             # What decides here is equal for all packages that differ in their own names alone.
