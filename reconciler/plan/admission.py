@@ -31,6 +31,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MASK = "\0"
+_EMPTY = hashlib.sha256().digest()
 _Sides = tuple[Files, Files]
 
 
@@ -55,7 +56,7 @@ def judge_packages(
         if outcome is None or view is None or not view.deployment:
             continue
         sides = _sides(resolved, outcome, view, inventory, contents)
-        if sides is None or sides[0] == sides[1]:
+        if sides is None or not any(sides):
             continue
         names = (resolved.downstream.path, resolved.downstream.path.rpartition("/")[2], view.key.name)
         own_values = OwnValues.of((*names, resolved.variant.key.name, *set_values(resolved.variant.spec)))
@@ -210,13 +211,15 @@ class _Reader(Struct):
     def requests(self, sides: _Sides, own_values: OwnValues) -> _Requests:
         """Return the objects that differ between main and a proposal."""
         before, after = sides
-        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         parts: list[list[tuple[bytes, bytes]]] = [[], []]
         digest = hashlib.sha256()
-        for path in changed:
-            for files, side in zip(sides, parts, strict=True):
-                data = files[path].data if path in files and path.endswith(_SUFFIXES) else b""
-                side.append((hashlib.sha256(own_values.mask(data)).digest(), data))
+        for path in sorted(path for path in before.keys() | after.keys() if path.endswith(_SUFFIXES)):
+            files = (before.get(path), after.get(path))
+            if files[0] == files[1]:
+                continue
+            for file, side in zip(files, parts, strict=True):
+                data = file.data if file is not None else b""
+                side.append((hashlib.sha256(own_values.mask(data)).digest() if data else _EMPTY, data))
                 digest.update(side[-1][0])
         key = digest.digest()
         if key not in self._requests:
