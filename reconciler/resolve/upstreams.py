@@ -309,7 +309,7 @@ class _Lookup(Struct, frozen=True):
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
         location = self.variant.source.at("spec", "upstream", field)
-        return Problem(location, reason, message, hint).owned_by(self.variant.owner)
+        return Problem(location, reason, message, hint, cause=message).owned_by(self.variant.owner)
 
     def _published(self, revision: PackageRevision) -> Pin:
         ref = short_tag(revision.ref)
