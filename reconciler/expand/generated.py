@@ -370,7 +370,8 @@ def existing_upstreams(
     numbers = sorted(revision.revision for revision in state.published if revision.revision > 0)
     if not numbers:
         return "", "Publish a revision of it, or set spec.upstream.workspaceName or branch."
-    return "", f"Ask for one that is published: {', '.join(f'v{number}' for number in numbers[-_MOST:])}."
+    published = ", ".join(f"v{number}" for number in numbers[-_MOST:])
+    return "", f"Ask for one that is published: {published}.{untagged_chart(state, upstream.revision)}"
 
 
 def find_in_place(
@@ -402,6 +403,14 @@ def find_in_place(
         )
         return f"{package} is a directory without a Kptfile, and so no package", hint
     return None
+
+
+def untagged_chart(state: PackageState, revision: int | None) -> str:
+    """Return what gives a package of a chart its next revision, "" where another one is asked for."""
+    header, latest = state.main_header, state.latest
+    if header is None or not header.has_charts or latest is None or revision != latest.revision + 1:
+        return ""
+    return " What was merged of a chart gets its tag by `reconciler index sync --pull-request`."
 
 
 def missing_package(name: str, existing: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
 from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
 from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, rank
-from reconciler.expand.generated import find_in_place, missing_package
+from reconciler.expand.generated import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -225,7 +225,7 @@ class _Lookup(Struct, frozen=True):
                     return self._published(revision)
                 what = f"revision {number} under workspace {workspace}: it is {revision.workspace}"
                 return self.missing("workspaceName", what, "Give one of the two, or both of one revision.")
-        return self.missing("revision", f"no revision {number}", self._revisions())
+        return self.missing("revision", f"no revision {number}", self._revisions(number))
 
     def by_workspace(self, workspace: str) -> Pin | Problem:
         for revision in self.package.published:
@@ -268,12 +268,9 @@ class _Lookup(Struct, frozen=True):
         if not fitting:
             listed = ", ".join(v.text for v in versions) or "none"
             latest, has_own = self.package.latest, any(map(_version, self._own_tags()))
-            step = (
-                f" v{latest.revision} is a revision: write `revision`, or follow a `branch`."
-                if latest
-                else ""
-            )
-            hint = f"Versions: {listed}.{'' if has_own else step}"
+            step = " v{} is a revision: write `revision`, or follow a `branch`."
+            step = "" if has_own or latest is None else step.format(latest.revision)
+            hint = f"Versions: {listed}.{step}"
             return self.missing("version", f"no version {text}", hint)
         return self.by_tag(fitting[0].text)
 
@@ -323,12 +320,13 @@ class _Lookup(Struct, frozen=True):
     def _plain_tags(self) -> list[str]:
         return sorted(tag for tag in self.view.tags if "/" not in tag)
 
-    def _revisions(self) -> str:
+    def _revisions(self, asked: int) -> str:
         numbers = sorted(r.revision for r in self.package.published if r.revision > 0)
         if not numbers:
             return self._tagged() or "None is published yet."
         newest = ", ".join(f"v{n}" for n in numbers[-_MOST_REVISIONS:])
-        return f"Ask for one that is published: {newest}; the latest is v{numbers[-1]}."
+        step = untagged_chart(self.package, asked)
+        return f"Ask for one that is published: {newest}; the latest is v{numbers[-1]}.{step}"
 
     def _tagged(self) -> str:
         """Return the hint for a package with tags that are no numbers of revisions, "" if it has none."""

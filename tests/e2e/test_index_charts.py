@@ -424,6 +424,9 @@ def test_one_merge_takes_a_chart_to_the_fleet_where_manifests_are_in_its_reposit
     assert "pushed   blueprints reconciler/main/chart/blueprints/apps/web/next" in renewed.out
     assert main == SET.replace("# the web", "# our web").replace("revision: 1", "revision: 2").encode()
     assert (untagged.code, "update" in untagged.out) == (3, False), untagged
+    assert (
+        "What was merged of a chart gets its tag by `reconciler index sync --pull-request`." in untagged.out
+    )
     assert tagged.out.splitlines()[:1] == ["pushed   blueprints tag blueprints/apps/web/v2"]
     assert "update  east/web  UpstreamChanged" in plan.out
     assert "wave west: waiting" in plan.out
