@@ -69,6 +69,7 @@ def answer(
     (choice,) = choices
     planned = plan_fleet(read_inputs(settings, writes=True))
     change = find_change(planned, package)
+    package = planned.names.of(change)
     conflicts = find_conflicts(change, package, " ".join(conflict))
     if choice is Choice.VALUE and len(conflicts) > 1:
         places = "; ".join(map(place_text, conflicts))

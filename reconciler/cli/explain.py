@@ -121,16 +121,27 @@ def explain(
 
 
 def find_change(planned: PlannedRun, package: str) -> Change:
-    """Return the change of the package that a text names.
+    """Return the change of the package that a text names, or the number of its pull request as reports do.
 
     Raises:
-        UsageError: No repository has such a package, and none is planned.
+        UsageError: No repository has such a package, and none is planned; or a pull request has several.
         UnavailableError: Its repository could not be read.
     """
     changes = list(named_changes(planned))
     for *names, change in changes:
         if package in names:
             return change
+    if "#" in package:
+        states = current_states(planned.plan)
+        opened = [(name, c) for name, _, c in changes if c.package in states and states[c.package].pull]
+        named = [
+            (name, c) for name, c in opened if package == f"{c.repository.name}#{states[c.package].pull}"
+        ]
+        if len(named) > 1:
+            hint = f"Name one: {', '.join(name for name, _ in named)}."
+            raise UsageError(f"{package} has {len(named)} packages", hint=hint)
+        if named:
+            return named[0][1]
     require_readable(planned.inputs.inventory, [package])
     hint = suggest(
         package, [name for name, *_ in changes], otherwise="`reconciler status` shows every package."

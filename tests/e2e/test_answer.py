@@ -110,6 +110,16 @@ def test_a_draft_that_moved_is_answered_as_it_is_now(world: World) -> None:
     assert values(world, branch(world), "one") == ["their-a", "new-b"]
 
 
+def test_the_number_of_its_pull_request_names_the_package(world: World) -> None:
+    (number,) = re.findall(rf"answer +conflicts of web +({EDGE}#\d+)", world.run("status").out)
+
+    kept = world.run("answer", number, "--keep")
+
+    assert kept.code == 0, kept.err
+    assert world.run("apply", "--quiet").code == 0
+    assert waiting(world) == []
+
+
 def test_json_names_the_commit(world: World) -> None:
     (item,) = json.loads(world.run("answer", NAME, "two.yaml", "--keep", "-o", "json").out)["items"]
 

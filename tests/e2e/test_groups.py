@@ -187,6 +187,48 @@ def test_another_value_answers_in_a_group(fleet: Fleet, image: str) -> None:
     assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
 
 
+@pytest.mark.parametrize(
+    ("choice", "image", "by"),
+    [
+        (["--keep"], "mine", "keep"),
+        (["--take"], "v2", None),  # nothing of people is left
+        (["--value", "registry.example/web:third"], "third", "edit"),
+    ],
+)
+def test_a_command_answers_on_the_branch_of_a_group(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, choice: list[str], image: str, by: str | None
+) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
+    held_by_conflict(fleet)
+    others = {name: fleet.edge.read(BRANCH, f"{name}/app.yaml") for name in ("p01", "p02")}
+
+    said = fleet.world.run("answer", "edge/p00", *choice)
+
+    assert said.code == Exit.DONE, said.err
+    assert f"pushed {BRANCH}" in said.out
+    assert fleet.edge.git[fleet.edge.oid(BRANCH)].author.name == "Ada"
+    assert {name: fleet.edge.read(BRANCH, f"{name}/app.yaml") for name in others} == others
+    assert fleet.apply().code == Exit.DONE
+    assert fleet.pulls() == [("open", BRANCH)]
+    assert [fleet.image(name) for name in fleet.names] == [image, "v2", "v2"]
+    assert [answer["by"] for answer in fleet.plan()["p00"]["answers"]] == ([by] if by else [])
+    assert fleet.world.run("approve", "edge#1").code == Exit.DONE
+
+
+def test_the_number_of_a_pull_request_names_its_package_if_it_has_one(fleet: Fleet) -> None:
+    """Reports name the pull request of a question, so this is what people type."""
+    fleet.apply()
+
+    several = fleet.world.run("answer", "edge#1", "--keep")
+    unknown = fleet.world.run("explain", "edge#9")
+
+    assert (several.code, unknown.code) == (Exit.USAGE, Exit.USAGE)
+    assert "edge#1 has 3 packages" in several.err
+    assert "Name one: edge/p00, edge/p01, edge/p02." in several.err
+    assert "The plan has no package edge#9" in unknown.err
+
+
 def test_the_keep_line_of_one_package_answers_for_no_other_of_its_group(fleet: Fleet) -> None:
     line = held_by_conflict(fleet)
     fleet.edge.commit({}, branch=BRANCH, message=f"Keep\n\n{line.replace('p00/', 'p01/')}\n")
