@@ -82,7 +82,7 @@ const keys = async (path) => {
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => location.hash === "#/cluster-europe-01/web");
   await expect("title of the package", () => document.querySelector("#package-title").textContent, "cluster-europe-01/web");
-  await expect("sections of the package", () => document.querySelectorAll("#package-body h3").length, 4);
+  await expect("sections of the package", () => document.querySelectorAll("#package-body h3").length, 2);
   await page.keyboard.press("Escape");
   await page.waitForFunction(() => location.hash.startsWith("#packages"));
   await expect("rows after going back", rows, 1);
