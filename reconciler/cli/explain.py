@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.base.errors import Exit, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import message_line, terminal
 from reconciler.cli.output import (
@@ -152,7 +153,9 @@ def find_change(planned: PlannedRun, package: str) -> Change:
         called = (locked, locked.partition(":")[2])
         withdrawn = (warning for warning in planned.fleet.locks.warnings if warning.subject in called)
         hint += "".join(f" {warning.message}." for warning in withdrawn)
-    elif problem := next(iter(planned.plan.problems), None):
+    elif problem := next(
+        (p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE), None
+    ):
         # A manifest that nobody can parse names no package: it may be this one's.
         hint += f" Or mend its manifest: {problem}."
     raise UsageError(f"The plan has no package {package}", hint=hint)

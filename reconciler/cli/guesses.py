@@ -92,8 +92,32 @@ OF_COMMANDS: Mapping[str, str] = {
     "snapshot create": "snapshot import",
 }
 """The command that does what a word means elsewhere; a word of a group begins with its name."""
-REMOVING = frozenset({"delete", "destroy", "remove", "uninstall", "rm"})
-"""Words for what a manifest does here by going."""
+_REMOVED = "Remove its manifest or its label and commit that: `reconciler plan` proposes the deletion."
+_PAUSED = (
+    'Annotate the PackageVariant, the set or the Repository with reconciler.dev/paused: "true", and commit.'
+)
+_BACK = (
+    "Name the earlier revision in the manifest and commit that; in a rollout, "
+    "annotate its set with reconciler.dev/rollout-rollback."
+)
+_ROLLOUT = (
+    "Annotate its set with reconciler.dev/rollout-go, -start or -skip, and commit: "
+    "`reconciler status` names the wave."
+)
+OF_COMMITS: Mapping[str, str] = {
+    **dict.fromkeys(("delete", "destroy", "remove", "uninstall", "rm"), _REMOVED),
+    **dict.fromkeys(("pause", "suspend", "stop", "freeze"), _PAUSED),
+    **dict.fromkeys(
+        ("resume", "unpause", "unfreeze"), "Remove the annotation reconciler.dev/paused, and commit."
+    ),
+    **dict.fromkeys(("rollback", "undo", "revert", "downgrade"), _BACK),
+    **dict.fromkeys(("promote", "rollout", "go", "skip"), _ROLLOUT),
+    "retry": "Annotate what was rejected with another value of reconciler.dev/retry, and commit.",
+    **dict.fromkeys(
+        ("pin", "hold"), "Name a revision in the manifest, or `reconciler lock hold` a floating one."
+    ),
+}
+"""What to commit, for words that are commands elsewhere and a change of a manifest here."""
 OF_OPTIONS: Mapping[str, str] = {
     "apply dry-run": "`reconciler plan` shows it and writes nothing.",
     "apply diff": "`reconciler plan --diff` shows it and writes nothing.",
@@ -145,8 +169,8 @@ class CommandGroup(click.Group):
 def _command_hint(ctx: click.Context, name: str, names: Sequence[str]) -> str:
     path = _path(ctx)
     of_peer = OF_COMMANDS.get(f"{path} {name}".strip()) or (OF_COMMANDS.get(name) if not path else None)
-    if name in REMOVING and not path:
-        return " Remove its manifest or its label and commit that: `reconciler plan` proposes the deletion."
+    if name in OF_COMMITS and not path:
+        return f" {OF_COMMITS[name]}"
     if of_peer:
         return f" Did you mean `reconciler {of_peer}`?"
     if close := close_names(name, names, most=1):
@@ -168,8 +192,13 @@ def led_on(error: click.ClickException) -> click.ClickException:
     name = typed.lstrip("-")
     hint = OF_OPTIONS.get(f"{_path(context)} {name}") or EVERYWHERE.get(name, "")
     if not hint:
-        names = [name for option in context.command.get_params(context) for name in option.opts]
-        close = close_names(name, (name.strip("-") for name in names), most=1)
+        own = context.command.get_params(context)
+        names = [name.lstrip("-") for each in own if isinstance(each, click.Option) for name in each.opts]
+        if any(each.name == name for each in own if isinstance(each, click.Argument)):
+            return click.UsageError(
+                f"No such option {typed!r}. Write the value alone, in its place.", context
+            )
+        close = close_names(name, names, most=1)
         hint = f"Did you mean '--{close[0]}'?" if close else ""
     return click.UsageError(f"No such option {typed!r}. {hint}".rstrip(), context)
 

@@ -369,7 +369,9 @@ def existing_upstreams(
         return find_in_place(package, view, views) or ("", missing_package(package, existing))
     numbers = sorted(revision.revision for revision in state.published if revision.revision > 0)
     if not numbers:
-        return "", "Publish a revision of it, or set spec.upstream.workspaceName or branch."
+        tag = f"{view.full_path(package)}/v1"
+        ways = "or set spec.upstream.workspaceName or branch"
+        return "", f"Publish a revision of it, such as the tag {tag}, {ways}."
     published = ", ".join(f"v{number}" for number in numbers[-_MOST:])
     return "", f"Ask for one that is published: {published}.{untagged_chart(state, upstream.revision)}"
 

@@ -1,10 +1,13 @@
 """Who types the word of a peer is led to the command here that does it, never to one that removes."""
 
+import re
+
 import click
 import pytest
 
+from reconciler.api.annotations import KEYS
 from reconciler.base.errors import Exit
-from reconciler.cli.guesses import OF_COMMANDS, OF_OPTIONS
+from reconciler.cli.guesses import OF_COMMANDS, OF_COMMITS, OF_OPTIONS
 from reconciler.cli.main import invoke, main
 from tests.support.cli_reference import walk
 
@@ -64,3 +67,18 @@ def test_no_option_is_suggested_that_only_has_letters_in_common(
     line: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert "--prune" not in said(line, capfd)
+
+
+@pytest.mark.parametrize("word", OF_COMMITS)
+def test_a_word_for_a_change_of_a_manifest_gets_what_to_commit(
+    word: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert word not in COMMANDS
+    assert said(word, capfd) == f"Error: No such command {word!r}. {OF_COMMITS[word]}"
+    assert set(re.findall(r"reconciler\.dev/[a-z-]+", OF_COMMITS[word])) <= set(KEYS)
+
+
+def test_an_argument_is_suggested_as_no_option(capfd: pytest.CaptureFixture[str]) -> None:
+    text = said("repo add east --url https://git.example/east.git", capfd)
+
+    assert text == "Error: No such option '--url'. Write the value alone, in its place."
