@@ -115,7 +115,8 @@ def init(
     converts = bool(exports)
     name = instance or _instance_of(directory)
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
-    if not (forge or upstream or downstreams or converts) and _is_terminal():
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal and not (forge or upstream or downstreams or converts):
         with current_display().paused():
             starter = _ask(starter)
     source = Path(starter.upstream) if starter.upstream else None
@@ -146,10 +147,6 @@ def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]
     conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
     notes += conversion.lines()
     return conversion.manifests
-
-
-def _is_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _ask(starter: Starter) -> Starter:

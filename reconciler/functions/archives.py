@@ -103,7 +103,8 @@ class ArchiveReader:
                 _, slash, path = path.partition("/")
                 error = error or ("" if slash else "it is in no directory")
             if error or path in paths:
-                raise _ArchiveError(f"may not hold {_printable(member.name)}: {error or 'it is there twice'}")
+                named = visible(member.name[:_LONGEST_TEXT])
+                raise _ArchiveError(f"may not hold {named}: {error or 'it is there twice'}")
             if not is_directory:
                 paths.add(path)
                 if _UNPACKED in self._left:
@@ -185,7 +186,3 @@ class _Stream:
         self._position += len(data)
         self._count(len(data))
         return data
-
-
-def _printable(name: str) -> str:
-    return visible(name[:_LONGEST_TEXT])

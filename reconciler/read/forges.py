@@ -98,7 +98,10 @@ def read_forges(
         pulls,
         unreadable,
         requests,
-        passed_checks={key: _passed(states) for key, states in checks.items()},
+        passed_checks={
+            key: frozenset(name for name, state in states.items() if state is CheckState.PASSED)
+            for key, states in checks.items()
+        },
         other_checks={
             key: {name: state for name, state in states.items() if state is not CheckState.PASSED}
             for key, states in checks.items()
@@ -229,10 +232,6 @@ def _with_unreadable_pulls(
     where = Location(LOCKS_DIRECTORY)
     problems = (unreadable_problem(where, "the control repository", pull) for pull in broken)
     return replace(reviewed, is_open=False, problems=(*reviewed.problems, *problems))
-
-
-def _passed(checks: Mapping[str, CheckState]) -> frozenset[str]:
-    return frozenset(name for name, state in checks.items() if state is CheckState.PASSED)
 
 
 def _read_checks(

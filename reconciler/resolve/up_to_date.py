@@ -68,7 +68,9 @@ def input_facts(
     if policies:
         facts["policies"] = policies
     if has_charts(pin, variant, inventory):
-        facts["cluster"] = _cluster(inventory.snapshot.of(view.cluster))
+        snapshot = inventory.snapshot.of(view.cluster)  # what charts may ask of a cluster
+        served = None if snapshot.served is None else snapshot.apis
+        facts["cluster"] = [snapshot.versions.get("kubernetes"), served]
     # Which functions may run, and how, decides what they make of the same package.
     if inventory.function_facts:
         facts["functions"] = inventory.function_facts
@@ -102,11 +104,6 @@ def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
         ]
         for pinned in subpackages
     ]
-
-
-def _cluster(snapshot: Snapshot) -> list[Any]:
-    """Return what charts may ask of a cluster: its version of Kubernetes and its APIs."""
-    return [snapshot.versions.get("kubernetes"), None if snapshot.served is None else snapshot.apis]
 
 
 Values = Mapping[str, Any]

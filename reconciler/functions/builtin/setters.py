@@ -262,13 +262,10 @@ def _used(field: Field) -> Iterator[tuple[str, _Usage]]:
         items = ", ".join(sorted(as_text(item) for item in field.node.value))
         yield from ((name, _Usage(f"[{items}]", "array")) for name in _SETTER.findall(pattern))
         return
-    kind = _type(field.node.value) if _SINGLE.match(pattern) else "str"
+    kinds = {bool: "bool", int: "int", float: "float"} if _SINGLE.match(pattern) else {}
+    kind = kinds.get(type(field.node.value), "str")
     for name, text in _captures(pattern, field.node.content):
         yield name, _Usage(text, kind)
-
-
-def _type(value: Any) -> str:
-    return {bool: "bool", int: "int", float: "float"}.get(type(value), "str")
 
 
 def set_project_id(call: BuiltinCall) -> Iterator[FunctionResult]:

@@ -256,7 +256,8 @@ def _identifier_edits(document: ResourceDocument) -> Iterator[Edit]:
     identifier = upstream_identifier(document.identity)
     existing = child(child(metadata, "annotations"), UPSTREAM_IDENTIFIER)
     if existing is None or existing.text != identifier:
-        yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(_quoted(identifier)))
+        quoted = identifier.replace("'", "''")
+        yield SetValue(_ANNOTATION, identifier if existing is not None else Raw(f"'{quoted}'"))
 
 
 def _set_comment(metadata: Node, comment: str) -> Iterator[Edit]:
@@ -278,7 +279,3 @@ def _is_named(metadata: Node) -> bool:
     """Return whether kpt marks a resource: it has a name, a namespace or labels."""
     values = (child(metadata, name) for name in ("name", "namespace", "labels"))
     return any(value is not None and not value.is_null and value.value not in ("", {}) for value in values)
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
