@@ -117,7 +117,7 @@ OF_COMMITS: Mapping[str, str] = {
         ("pin", "hold"), "Name a revision in the manifest, or `reconciler lock hold` a floating one."
     ),
 }
-"""What to commit, for words that are commands elsewhere and a change of a manifest here."""
+"""The change to commit, for words that are commands elsewhere and a change of a manifest here."""
 OF_OPTIONS: Mapping[str, str] = {
     "apply dry-run": "`reconciler plan` shows it and writes nothing.",
     "apply diff": "`reconciler plan --diff` shows it and writes nothing.",
@@ -192,9 +192,11 @@ def led_on(error: click.ClickException) -> click.ClickException:
     name = typed.lstrip("-")
     hint = OF_OPTIONS.get(f"{_path(context)} {name}") or EVERYWHERE.get(name, "")
     if not hint:
-        own = context.command.get_params(context)
-        names = [name.lstrip("-") for each in own if isinstance(each, click.Option) for name in each.opts]
-        if any(each.name == name for each in own if isinstance(each, click.Argument)):
+        params = context.command.get_params(context)
+        names = [
+            name.lstrip("-") for param in params if isinstance(param, click.Option) for name in param.opts
+        ]
+        if any(param.name == name for param in params if isinstance(param, click.Argument)):
             return click.UsageError(
                 f"No such option {typed!r}. Write the value alone, in its place.", context
             )

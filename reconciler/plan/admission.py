@@ -32,6 +32,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MASK = "\0"
 _EMPTY = hashlib.sha256().digest()
+_KIND = re.compile(rb"kind[\"']?:\s*[\"']?(\w+)")
 _Sides = tuple[Files, Files]
 
 
@@ -320,7 +321,8 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[tuple[OwnValues, Files]]] = field(default_factory=dict)
+    _main: dict[tuple[str, str], list[tuple[OwnValues, bytes]]] = field(default_factory=dict)
+    _kinds: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
         """Return a cluster; a snapshot without a name counts where there is no other cluster."""
@@ -343,15 +345,21 @@ class _Clusters(Struct):
             for view in self.inventory.repositories.values():
                 own_values = OwnValues.of((view.key.name,))
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
-                    if package.main_tree is not None and package.main_tree in self.contents:
-                        files = self.contents[package.main_tree]
-                        self._main.setdefault(view.cluster, []).append((own_values, files))
-        named = re.compile(rb"kind[\"']?:\s*[\"']?" + re.escape(kind.kind).encode() + rb"\b")
+                    files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
+                    for path in sorted(files):
+                        for word in self._words(files[path].data) if path.endswith(_SUFFIXES) else ():
+                            place = self._main.setdefault((view.cluster, word.decode()), [])
+                            place.append((own_values, files[path].data))
         return [
             value
-            for own_values, files in self._main.get(name, ())
-            for path in sorted(files)
-            if path.endswith(_SUFFIXES) and holding in files[path].data and named.search(files[path].data)
-            for value in self.reader.objects(files[path].data, own_values)
+            for own_values, data in self._main.get((name, kind.kind), ())
+            if holding in data
+            for value in self.reader.objects(data, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]
+
+    def _words(self, data: bytes) -> frozenset[bytes]:
+        """Return what may be a kind in a file; equal files of a fleet are read once."""
+        if data not in self._kinds:
+            self._kinds[data] = frozenset(_KIND.findall(data))
+        return self._kinds[data]

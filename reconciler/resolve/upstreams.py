@@ -320,12 +320,12 @@ class _Lookup(Struct, frozen=True):
     def _plain_tags(self) -> list[str]:
         return sorted(tag for tag in self.view.tags if "/" not in tag)
 
-    def _revisions(self, asked: int) -> str:
+    def _revisions(self, revision: int) -> str:
         numbers = sorted(r.revision for r in self.package.published if r.revision > 0)
         if not numbers:
             return self._tagged() or "None is published yet."
         newest = ", ".join(f"v{n}" for n in numbers[-_MOST_REVISIONS:])
-        step = untagged_chart(self.package, asked)
+        step = untagged_chart(self.package, revision)
         return f"Ask for one that is published: {newest}; the latest is v{numbers[-1]}.{step}"
 
     def _tagged(self) -> str:

@@ -1,8 +1,8 @@
 """Public libraries of policies and schemas through the judge: what they state of their objects, it answers.
 
 `RECONCILER_ADMISSION_SUITES` names a folder with checkouts of kyverno/policies (`policies`),
-open-policy-agent/gatekeeper-library, vap-library/vap-library and kubernetes-sigs/gateway-api, each under the
-name of its repository. They are not copied here.
+open-policy-agent/gatekeeper-library, vap-library/vap-library, istio/istio and kubernetes-sigs/gateway-api,
+each under the name of its repository. They are not copied here.
 """
 
 import os
@@ -208,6 +208,15 @@ def gateway_api(root: Path) -> Iterator[Case]:
                     yield Case(crds[channel], None, value, folder == "hack/invalid-examples")
 
 
+def istio(root: Path) -> Iterator[Case]:
+    """Yield the examples of its definitions; an invalid one names its error."""
+    crds = read(root / "manifests/charts/base/files/crd-all.gen.yaml")
+    for path in sorted((root / "pkg/config/validation/testdata/crds").glob("*.yaml")):
+        for value in read(path):
+            is_refused = value.pop("_err", None) is not None
+            yield Case(crds, None, value, is_refused)
+
+
 def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind) -> Sequence[Object]:
     return by_kind.get(kind.kind, ())
 
@@ -219,6 +228,8 @@ def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind) -> Sequenc
         ("policies", kyverno, 2700, 120, 0),
         ("gatekeeper-library", gatekeeper, 380, 50, 0),
         ("vap-library", vap_library, 640, 0, 0),
+        # What ends in an error is not judged.
+        ("istio", istio, 100, 4, 0),
         # Placeholders of its tests are no valid values: a server refuses them too.
         ("gateway-api", gateway_api, 500, 0, 3),
     ],
