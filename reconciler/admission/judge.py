@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec import field as struct_field
 
-from reconciler.admission.cluster import BUILT_IN, Cluster, Definition, identity_of
+from reconciler.admission.cluster import BUILT_IN, CRD, Cluster, Definition, identity_of
 from reconciler.admission.defaults import TEMPLATES, field
 from reconciler.admission.immutable import Fault, find_faults, is_forced, is_hook
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
@@ -38,7 +38,7 @@ class Judge(Struct, frozen=True):
     def governs(self, kind: GroupKind) -> bool:
         """Tell whether anything but Kubernetes itself decides about objects of a kind."""
         is_defined = kind.group not in BUILT_IN and (
-            kind in self.proposed or self.cluster.definition(kind) is not None
+            kind in self.proposed or self.cluster.knows(CRD) or self.cluster.definition(kind) is not None
         )
         return is_defined or self._has_policy(kind)
 
@@ -82,7 +82,8 @@ class Judge(Struct, frozen=True):
         version = self.cluster.version
         if (unserved := find_unserved(new, kind, self.cluster, self.proposed)) is not None:
             is_old = old is not None and old.get("apiVersion") == new.get("apiVersion")
-            yield self._judgement(unserved, kind, named, is_old=is_old)
+            verdict = AdmissionVerdict.REFUSED if unserved.is_sure else AdmissionVerdict.NOT_JUDGED
+            yield self._judgement(unserved, kind, named, verdict, is_old=is_old and unserved.is_sure)
             return
         yield from self.judge_stored(new)
         faults = list(find_faults(old, new, str(kind), version))

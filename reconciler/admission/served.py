@@ -13,6 +13,8 @@ from reconciler.admission.immutable import Fault, Version
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind
 
+_FOR_TOOLS: Final = ("kpt.dev", "kustomize.config.k8s.io", "config.kubernetes.io", "meta.pkg.crossplane.io")
+"""Groups of what tools read, which no cluster serves."""
 _REMOVED: Final = """\
 1.16 extensions/v1beta1 Deployment DaemonSet ReplicaSet NetworkPolicy PodSecurityPolicy
 1.16 apps/v1beta1 Deployment StatefulSet ControllerRevision
@@ -66,10 +68,14 @@ def find_unserved(
     if kind.group in BUILT_IN:
         return None
     definition, name = cluster.definition(kind), api_version.rpartition("/")[2]
-    if definition is None or definition.version(name) is not None:
+    if any(d is not None and d.version(name) is not None for d in (definition, proposed.get(kind))):
         return None
-    if kind in proposed and proposed[kind].version(name) is not None:
-        return None
+    if definition is None:
+        # Another package may bring it first.
+        is_unknown = cluster.knows(CRD) and not cluster.snapshot.versions_of(kind)
+        is_for_tools = kind.group.endswith(_FOR_TOOLS)
+        reason = f"the cluster has no definition of {kind}"
+        return Fault("", reason, is_update=False, is_sure=False) if is_unknown and not is_for_tools else None
     serves = ", ".join(
         sorted(str(v.get("name")) for v in items(definition.spec, "versions") if v.get("served") is not False)
     )

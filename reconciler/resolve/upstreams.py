@@ -225,7 +225,7 @@ class _Lookup(Struct, frozen=True):
                     return self._published(revision)
                 what = f"revision {number} under workspace {workspace}: it is {revision.workspace}"
                 return self.missing("workspaceName", what, "Give one of the two, or both of one revision.")
-        return self.missing("revision", f"no revision {number}", self._revisions(number))
+        return self.missing("revision", f"no revision {number}", self._revisions(int(number)))
 
     def by_workspace(self, workspace: str) -> Pin | Problem:
         for revision in self.package.published:
