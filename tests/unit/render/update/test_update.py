@@ -349,6 +349,15 @@ def test_change_of_a_sub_package_that_people_let_follow_another_upstream_is_told
     assert [(each.conflict.path, each.winner) for each in done.decided] == [("sub", OnConflict.LOCAL)]
 
 
+def test_resource_of_another_namespace_in_another_file_is_another_resource() -> None:
+    local = {"g.yaml": cm("a").replace("  name: a\n", "  name: a\n  namespace: prod\n")}
+
+    texts, conflicts = update({"f.yaml": cm("a")}, {"f.yaml": cm("a", "up")}, local)
+
+    assert texts == local
+    assert [(each.path, each.reason) for each in conflicts] == [("f.yaml", "DeletedLocally")]
+
+
 @pytest.mark.parametrize(("length", "is_text"), [(7995, False), (8000, True)])
 def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: bool) -> None:
     rest = "\n" + "x" * length + "\0\n"
