@@ -6,7 +6,6 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import (
-    EXCLUDES_GLOBAL,
     FleetClusters,
     collect_cluster_inputs,
 )
@@ -36,7 +35,7 @@ def install(namespace: str, name: str) -> dict[str, Any]:
 
 
 def closed(namespace: str) -> dict[str, Any]:
-    metadata = {"name": namespace, "annotations": {EXCLUDES_GLOBAL: ""}}
+    metadata = {"name": namespace, "annotations": {"kapp-controller.carvel.dev/exclude-global-packages": ""}}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
