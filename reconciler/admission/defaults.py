@@ -89,7 +89,7 @@ def with_defaults(value: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
     What is no kind of this table stays as it is, but for these fields, and so does one of a wrong shape.
     """
-    done: dict[str, Any] = _copied(value)
+    done: dict[str, Any] = without_nulls(value)
     with suppress(AttributeError, TypeError, KeyError):
         _complete(done, kind)
     return done
@@ -109,10 +109,11 @@ def _complete(done: dict[str, Any], kind: str) -> None:
         _fill(done["roleRef"], {"apiGroup": "rbac.authorization.k8s.io"})
 
 
-def _copied(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """Return a copy of a value without fields that are null."""
     if isinstance(value, Mapping):
-        return {key: _copied(part) for key, part in value.items() if part is not None}
-    return [_copied(part) for part in value] if isinstance(value, list) else value
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
+    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _fill(value: Value, defaults: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from reconciler.admission.defaults import TEMPLATES, field, items, with_defaults
+from reconciler.admission.defaults import TEMPLATES, field, items, with_defaults, without_nulls
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.cel.kubernetes import parse_quantity
 
@@ -143,11 +143,10 @@ def find_faults(
     """
     if kind not in FIELDS and kind not in TEMPLATES and kind not in _SPECIAL:
         return
-    after = with_defaults(new, kind)
-    yield from _unmatched(after, kind)
+    yield from _unmatched(new, kind)
     if old is None:
         return
-    before = with_defaults(old, kind)
+    before, after = with_defaults(old, kind), with_defaults(new, kind)
     for rule in FIELDS.get(kind, ()):
         first, last = rule.since, rule.before
         is_enforced = first <= version < last if version else (first, last) == ((1, 0), (1, 1000))
@@ -166,7 +165,8 @@ def _unmatched(value: Mapping[str, Any], kind: str) -> Iterator[Fault]:
     if kind not in TEMPLATES or kind == "ReplicationController" or not isinstance(selector, Mapping):
         return
     labels = field(value, *TEMPLATES[kind], "metadata", "labels")
-    labels = labels if isinstance(labels, Mapping) else {}
+    labels = without_nulls(labels) if isinstance(labels, Mapping) else {}
+    selector = without_nulls(selector)
     try:
         selects = compile_selector(LabelSelector.model_validate(selector, by_alias=True, by_name=False))
     except (SelectorError, ValueError):
