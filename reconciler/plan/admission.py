@@ -129,8 +129,9 @@ def _judge(
         return requests.proposed | dict(definitions_of(map(fill, requests.definitions)))
 
     judge = Judge(cluster, LazyMapping(proposed) if requests.definitions else requests.proposed)
+    governed = {kind for kind in requests.kinds if judge.governs(kind)}
     for request in requests.members:
-        if request.is_plain and not judge.governs(request.kind):
+        if request.is_plain and request.kind not in governed:
             # What decides here is equal for all packages that differ in their own names alone.
             for masked in reader.judgements(request, cluster):
                 named = own_values.fill_text(masked.object)
@@ -196,6 +197,8 @@ class _Requests(Struct, frozen=True):
     """The requests of equal changes, and the definitions of their kinds, those with own values apart."""
 
     members: tuple[_Member, ...] = ()
+    kinds: frozenset[GroupKind] = frozenset()
+    """The kinds of the members, but for those with own values."""
     proposed: dict[GroupKind, Definition] = field(default_factory=dict)
     definitions: tuple[Mapping[str, Any], ...] = ()
 
@@ -308,7 +311,8 @@ def _compared(
         for value, kind in definitions
         if "spec" in getattr(value, "masked", ()) and (kind in kinds or _MASK in str(kind))
     )
-    return _Requests(tuple(members), dict(definitions_of(plain)), masked)
+    named = frozenset(member.kind for member in members if member.is_plain)
+    return _Requests(tuple(members), named, dict(definitions_of(plain)), masked)
 
 
 # Clusters
