@@ -96,10 +96,11 @@ def _size(directory: Path) -> int:
 
 
 class World:
-    """A fleet in a directory, with a repository for each cluster."""
+    """A fleet in a directory, with a repository for each cluster; a checkout with its `.venv` runs it."""
 
-    def __init__(self, root: Path, clusters: int, chosen: Packages) -> None:
+    def __init__(self, root: Path, clusters: int, chosen: Packages, project: Path = PROJECT) -> None:
         self.root = root
+        self.project = project
         self.clusters = [f"c{number:02}" for number in range(clusters)]
         self.packages = chosen
         self.wanted = dict.fromkeys(self.packages, 1)
@@ -149,8 +150,9 @@ class World:
     def run(self, *arguments: str) -> Cost:
         """Run a command of the command line."""
         where = ("--control", "control.git", "--cache-dir", "cache")
-        command = (sys.executable, "-m", "reconciler.cli.main", *arguments, *where)
-        return measure(command, self.root, times=1, warm=False)
+        python = sys.executable if self.project == PROJECT else str(self.project / ".venv" / "bin" / "python")
+        command = (python, "-m", "reconciler.cli.main", *arguments, *where)
+        return measure(command, self.root, times=1, warm=False, project=self.project)
 
     def count(self) -> Counter[str]:
         """Plan, and count pipelines of functions that copy values, and parsed texts."""
@@ -198,10 +200,10 @@ def show_floors(chosen: Packages) -> None:
 
 
 def life(
-    root: Path, clusters: int, chosen: Packages, *, counted: bool = True
+    root: Path, clusters: int, chosen: Packages, *, counted: bool = True, project: Path = PROJECT
 ) -> tuple[dict[str, Cost], dict[str, Counter[str]]]:
     """Return what each step of a fleet costs: new, settled, one and all packages at their next revision."""
-    world = World(root, clusters, chosen)
+    world = World(root, clusters, chosen, project)
     costs, counts = {}, {"new": world.count()} if counted else {}
     costs["plan from nothing"] = world.run("plan")
     costs["apply"] = world.run("apply")

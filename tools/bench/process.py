@@ -28,20 +28,26 @@ class Cost(NamedTuple):
 
 
 def measure(
-    command: Sequence[str], directory: Path, *, times: int = 3, warm: bool = True, code: int = 0
+    command: Sequence[str],
+    directory: Path,
+    *,
+    times: int = 3,
+    warm: bool = True,
+    code: int = 0,
+    project: Path = PROJECT,
 ) -> Cost:
-    """Run a command some times, after one that warms the caches; return the cheapest.
+    """Run a command of a project some times, after one that warms the caches; return the cheapest.
 
     Raises:
         RuntimeError: It does not exit with the code.
     """
-    costs = [_once(command, directory, code) for _ in range(times + warm)][warm:]
+    costs = [_once(command, directory, code, project) for _ in range(times + warm)][warm:]
     return min(costs, key=lambda cost: cost.cpu_s)
 
 
-def _once(command: Sequence[str], directory: Path, code: int) -> Cost:
+def _once(command: Sequence[str], directory: Path, code: int, project: Path) -> Cost:
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment["PYTHONPATH"] = str(PROJECT)
+    environment["PYTHONPATH"] = str(project)
     start = time.perf_counter()
     ended = subprocess.run(
         [sys.executable, "-c", _RUN, *command],
