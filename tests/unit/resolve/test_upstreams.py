@@ -191,7 +191,11 @@ def test_what_is_not_found_names_the_field_and_what_exists(world: ModelWorld, ca
     location = Location("pv.yaml", line_of("spec", "upstream", case.field), 1)
     expected = Problem(location, case.code, case.message, case.hint, "PackageVariant default/pv")
 
-    assert find(world, **case.upstream) == expected
+    found = find(world, **case.upstream)
+
+    assert found == expected
+    assert isinstance(found, Problem)
+    assert found.cause == case.message  # one problem for all packages of a set that lack it
 
 
 def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:
