@@ -12,6 +12,7 @@ from reconciler.expand.generated import find_in_place
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.problems import Problem
+from reconciler.report.build import group_problems
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
@@ -191,11 +192,16 @@ def test_what_is_not_found_names_the_field_and_what_exists(world: ModelWorld, ca
     location = Location("pv.yaml", line_of("spec", "upstream", case.field), 1)
     expected = Problem(location, case.code, case.message, case.hint, "PackageVariant default/pv")
 
-    found = find(world, **case.upstream)
+    assert find(world, **case.upstream) == expected
 
-    assert found == expected
-    assert isinstance(found, Problem)
-    assert found.cause == case.message  # one problem for all packages of a set that lack it
+
+def test_packages_of_a_set_that_lack_the_same_share_a_problem(world: ModelWorld) -> None:
+    problem = find(world, version="^7")
+    assert isinstance(problem, Problem)
+
+    (group,) = group_problems([replace(problem, subject=f"PackageVariant default/{n}") for n in "ab"])
+
+    assert group.message.startswith("2, all for one cause: could not find upstream package revision")
 
 
 def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:
