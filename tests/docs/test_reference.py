@@ -1,7 +1,4 @@
-"""The reference lists everything that users may rely on, and nothing that does not exist.
-
-Metrics are compared with `docs/observability.md` in `tests/unit/report/test_metrics.py`.
-"""
+"""The reference lists everything that users may rely on, and nothing that does not exist."""
 
 import re
 from collections import Counter

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from reconciler.cli.metrics import METRICS, PREFIX
 from reconciler.cli.schema import NAMES, OUTPUTS
 from reconciler.plan.compose import Join, Kept, Veto
 from reconciler.policy import Policy
@@ -100,6 +101,15 @@ def settings() -> str:
     return table(("setting", "variable", "default"), rows)
 
 
+def metrics() -> str:
+    """Return the metrics of a run."""
+    rows = [
+        (f"`{PREFIX}{name}`", each.unit, ", ".join(f"`{label}`" for label in each.labels), each.about)
+        for name, each in METRICS.items()
+    ]
+    return table(("metric", "unit", "labels", "is"), rows)
+
+
 def vetoes() -> str:
     """Return what holds a package back, the strongest first."""
     left = {
@@ -124,6 +134,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     **{f"fields-{kind.lower()}": partial(_fields_of, kind) for kind in NAMES},
     "fields-shared": _shared_fields,
     "settings": settings,
+    "metrics": metrics,
     "vetoes": vetoes,
     "joins": joins,
 }

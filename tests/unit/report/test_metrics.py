@@ -1,15 +1,10 @@
 """Metrics: what a parser of OpenMetrics reads of them, and that the page lists them all."""
 
-import re
-from collections.abc import Mapping
-from pathlib import Path
-
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
-from reconciler.cli.metrics import METRICS, PREFIX, RunFacts, metrics_text, run_samples
+from reconciler.cli.metrics import RunFacts, metrics_text, run_samples
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/observability.md"
 FACTS = RunFacts(
     "1.2.3", 7, 1_700_000_000.1234, 1.5, 0.25, 4096, {"read": 0.5, 'odd "name"\\\n': 3.0, "plan": 0.000001}
 )
@@ -58,13 +53,3 @@ def test_equal_samples_in_another_order_make_equal_text() -> None:
     samples = list(run_samples(FACTS))
 
     assert metrics_text(samples, {"a": "1"}) == metrics_text(reversed(samples), {"a": "1"})
-
-
-def page_rows() -> Mapping[str, tuple[str, tuple[str, ...]]]:
-    rows = re.findall(r"^\| `reconciler_(\w+)` \| (\w*) ?\| ([^|]*)\|", PAGE.read_text(), re.MULTILINE)
-    return {name: (unit, tuple(re.findall(r"`(\w+)`", own))) for name, unit, own in rows}
-
-
-def test_page_lists_every_metric_with_its_unit_and_labels() -> None:
-    assert page_rows() == {name: (metric.unit, metric.labels) for name, metric in METRICS.items()}
-    assert PREFIX == "reconciler_"
