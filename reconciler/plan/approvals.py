@@ -283,7 +283,7 @@ def _fitting_rules(
         return ()
     if change.op is not Op.KEEP or change.pending or change.waits or change.variant in context.stopped:
         return ()
-    if change.refusals or not _is_ready(change, target, context):
+    if change.refusals or change.overwritten or not _is_ready(change, target, context):
         return ()
     if lacks_consent(change, context.inventory.policy):
         return ()
@@ -417,7 +417,8 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
         for name, objection in _unwanted(change, plan, number):
             objections.setdefault((change.package.url, name), objection)
     for change in plan.changes:
-        for head, objection in (*_losing(change, plan), *_refused_by_cluster(change, plan)):
+        refused = (*_refused_by_cluster(change, plan), *_writing_over(change, plan))
+        for head, objection in (*_losing(change, plan), *refused):
             objections.setdefault((change.package.url, head), objection)
     return objections
 
@@ -496,6 +497,17 @@ def _refused_by_cluster(change: Change, plan: Plan) -> Iterator[tuple[str, Objec
     step = "Correct it, or make the cluster take it, by recreating the object for example."
     refusals = "; ".join(map(str, change.refusals))
     objection = Objection(_LAST, f"has what its cluster does not take: {refusals}", step=step)
+    yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
+
+
+def _writing_over(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
+    target = plan.context.targets.get(change.package) if plan.context is not None else None
+    if target is None or target.draft is None or not change.overwritten:
+        return
+    step = "Change what the function reads, or take it out of the pipeline, to keep the edit."
+    objection = Objection(
+        _LAST, f"loses edits of people: {'; '.join(map(str, change.overwritten))}", step=step
+    )
     yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
 
 

@@ -248,6 +248,8 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     failed: bool = False
     faults: tuple[FunctionFault, ...] = ()
     warnings: tuple[Text, ...] = ()
+    overwritten: tuple[Text, ...] = ()
+    """Of the warnings those about edits of people that a function writes over."""
     subpackages: tuple[SubpackageNote, ...] = ()
     judgements: tuple[AdmissionJudgement, ...] = ()
     """Answers of its cluster; a refusal is among `unready`, too."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.base.errors import Location
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
-from reconciler.base.text import Text, some
+from reconciler.base.text import Text, join_texts, some
 from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
 from reconciler.dependencies.lock.format import ClusterUpdate, read_locks
@@ -452,7 +452,16 @@ def _packages(base: Plan, head: Plan) -> Iterable[PackageDifference]:
     after = {change.package: change for change in head.changes}
     for key in sorted(before.keys() | after.keys()):
         if difference := _difference(key, before, after):
-            yield difference
+            yield _with_lost_edits(difference)
+
+
+def _with_lost_edits(difference: PackageDifference) -> PackageDifference:
+    """Return a difference that names the edits of people that functions write over only after merging."""
+    old, new = difference.before, difference.after
+    lost = [text for text in (new.overwritten if new else ()) if old is None or text not in old.overwritten]
+    if new is None or not lost:
+        return difference
+    return replace(difference, after=replace(new, message=join_texts("; ", (new.message, *lost))))
 
 
 def _difference(

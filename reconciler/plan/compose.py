@@ -560,6 +560,7 @@ def compose(parts: Parts) -> Change:
         failed=facts.failed,
         faults=facts.faults,
         warnings=facts.warnings,
+        overwritten=facts.overwritten,
         subpackages=facts.subpackages,
         judgements=facts.judgements,
     )

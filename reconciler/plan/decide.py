@@ -243,7 +243,8 @@ class AdoptionObstacle(NamedTuple):
 
 def adoption_obstacle(target: PlanTarget, variant: ObjectName, context: PlanContext) -> AdoptionObstacle:
     """Return why a package is not taken; its adoption is offered only where it can be had."""
-    package, header = target.package, target.package.main_header
+    package, draft = target.package, _foreign_draft(target)
+    header = package.main_header or (draft.header if draft is not None else None)
     adoption = f"Set spec.adoptionPolicy to {ADOPT_EXISTING}, or choose another downstream package."
     obstacle = AdoptionObstacle("exists and is not ours", Reason.PACKAGE_EXISTS.facts.waits_for, adoption)
     if is_foreign(header, package.path, context.inventory.policy.instance):
@@ -668,6 +669,7 @@ def _facts(case: Case, package: Package) -> DraftFacts:
         failed=isinstance(after, Package) and after.failed,
         faults=after.faults if isinstance(after, Package) else (),
         warnings=case.rendered.warnings,
+        overwritten=case.rendered.overwritten,
         subpackages=tuple(subpackage_notes(after, case.target.package.main_tree, case.context))
         if isinstance(after, Package)
         else (),

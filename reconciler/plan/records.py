@@ -285,6 +285,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
         failed=change.failed and bool(unready),
         subpackages=fresh.subpackages if isinstance(fresh, Package) else (),
         warnings=context.rendered.variants[variant.key].warnings,
+        overwritten=context.rendered.variants[variant.key].overwritten,
         unedited=_unedited(resolved, change, context),
         moved_from=old.moved_from if old is not None else _moved_from(variant, context),
         # What main may have of an earlier wish is still to be taken out.

@@ -164,7 +164,8 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     upstream tree before the one that they came with, and `unready` are the other reasons against the
     approval of the package: if it `failed` the first is how functions failed, or why they cannot run.
     `requested_by` are the dependents of a generated variant; it is empty for every other. `subpackages` are
-    those with an upstream of their own, `warnings` those of the last render. `context` is what was written
+    those with an upstream of their own, `warnings` those of the last render, `overwritten` those of them
+    about edits of people that a function writes over. `context` is what was written
     into the package context, also for earlier manifests until main is as wanted; None for a key that was
     removed. `refused` is about its draft. `unedited` are the trees of its package, at any of its places, that
     have nothing of people. `moved_from` is the variant that had the package elsewhere, by another name.
@@ -206,6 +207,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     facts: dict[str, str] = field(default_factory=dict)
     subpackages: tuple[SubpackageRecord, ...] = ()
     warnings: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
     unedited: tuple[str, ...] = ()
     moved_from: str = ""
     context: dict[str, str | None] = field(default_factory=dict)

@@ -164,9 +164,8 @@ def _render_variants(
             with guard(f"PackageVariant {variant.key}"):
                 edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
                 if edited is not None and isinstance(package, Package):
-                    done[key] = replace(
-                        package, warnings=(*package.warnings, *overwritten_edits(edited, run))
-                    )
+                    lost = tuple(overwritten_edits(edited, run))
+                    done[key] = replace(package, warnings=(*package.warnings, *lost), overwritten=lost)
         except DefectError as error:
             done[key] = Blocked(Reason.DEFECT, str(error))
             defects[variant.key] = defect_problem(error, variant.source.location, variant.owner)
@@ -347,6 +346,7 @@ def recorded_package(tree: Oid, record: PackageVariantRecord) -> Package:
         failed=record.failed,
         subpackages=record.subpackages,
         warnings=record.warnings,
+        overwritten=record.overwritten,
     )
 
 

@@ -59,6 +59,8 @@ class Package(Struct, frozen=True):
     """Functions that failed or cannot run."""
     warnings: tuple[str, ...] = ()
     """Warnings of its functions."""
+    overwritten: tuple[str, ...] = ()
+    """Those about edits of people that a function writes over."""
     subpackages: tuple[SubpackageRecord, ...] = ()
     """Sub-packages with an upstream."""
 
@@ -132,8 +134,16 @@ class RenderedVariant(Struct, frozen=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings of both packages, each once."""
-        packages = [p for p in (self.fresh, self.merged) if isinstance(p, Package)]
-        return tuple(dict.fromkeys(warning for package in packages for warning in package.warnings))
+        return tuple(dict.fromkeys(warning for p in self._packages for warning in p.warnings))
+
+    @property
+    def overwritten(self) -> tuple[str, ...]:
+        """The warnings of both packages about edits of people that a function writes over, each once."""
+        return tuple(dict.fromkeys(warning for p in self._packages for warning in p.overwritten))
+
+    @property
+    def _packages(self) -> list[Package]:
+        return [p for p in (self.fresh, self.merged) if isinstance(p, Package)]
 
 
 class RenderedDelivery(Struct, frozen=True):

@@ -268,3 +268,9 @@ def test_edit_that_the_first_function_of_a_package_writes_over_is_named(
     planned = world.run("plan").out
 
     assert f"{lost}. The edit of people there does not survive" in planned
+    for _ in ("made", "recorded"):
+        assert world.run("apply").code == 0
+        refused = world.run("approve", "--all")
+        assert (refused.code, "loses edits of people: app.yaml" in refused.out) == (4, True)
+    assert "team: mine" in read(world, "web/app.yaml")
+    assert world.run("approve", f"{EDGE}/web").code == 0

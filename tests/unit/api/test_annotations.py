@@ -32,13 +32,6 @@ def test_every_annotation_in_the_code_is_registered() -> None:
     assert named - KEYS.keys() == set()
 
 
-def test_every_registered_annotation_is_documented() -> None:
-    manual = (PROJECT / "docs" / "manifests.md").read_text(encoding="utf-8")
-    rows = {line.split("`")[1] for line in manual.splitlines() if line.startswith("| `reconciler.dev/")}
-
-    assert rows == KEYS.keys()
-
-
 @pytest.mark.parametrize("name", INHERITED)
 def test_inherited_annotation_is_valid_on_the_set(name: str) -> None:
     assert KEYS[name].kinds >= {"PackageVariant", "PackageVariantSet"}

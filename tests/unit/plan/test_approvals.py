@@ -70,6 +70,7 @@ CHANGES = {
     "paused": replace(KEPT, reason=Reason.PAUSED),
     "no variant wants it": KEPT,
     "a person must act": replace(KEPT, waits=True),
+    "a function writes over an edit": replace(KEPT, overwritten=("a.yaml: it is lost",)),
     "a pull request is closed": replace(KEPT, op=Op.CLOSE, close=(ClosePull(2, "another", ""),)),
     "its draft is written": replace(KEPT, op=Op.UPDATE),
 }

@@ -108,6 +108,17 @@ def test_one_package(reason: str, old: Change | None, new: Change | None, what: 
     assert [str(difference.what) for difference in found.packages] == ([what] if what else []), reason
 
 
+def test_edits_that_functions_write_over_only_after_merging_are_named() -> None:
+    def updated(*lost: str) -> Change:
+        return replace(change(Op.UPDATE, after=str(len(lost))), message="web/v2", overwritten=lost)
+
+    (difference,) = compare(
+        side(updated("a.yaml: gone")), side(updated("a.yaml: gone", "b.yaml: gone"))
+    ).packages
+
+    assert difference.change.message == "web/v2; b.yaml: gone"
+
+
 def test_commits_of_another_time_are_no_difference() -> None:
     later = replace(change(Op.UPDATE), writes=(replace(WRITE, to=Oid("9" * 40)),))
 
