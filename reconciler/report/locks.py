@@ -349,15 +349,20 @@ def _scope_lines(scope: ClusterUpdate) -> Iterator[str]:
 
 
 def _outcome(explanation: Explanation, scope: ClusterUpdate) -> str:
+    locked = scope.before.resolution.packages if scope.before is not None else ()
+    is_locked = bool(locked)
     if not explanation.stalled:
-        is_locked = scope.before is not None and bool(scope.before.resolution.packages)
         return f"no solution: {'the locked versions stay' if is_locked else 'nothing is locked'}"
     *installs, last = explanation.stalled
+    names = {package.name for package in locked if package.by_user}
+    is_locked = any(install.replace("/", " ").split()[-1] in names for install in explanation.stalled)
     if installs:
-        names = f"{', '.join(installs)} and {last}"
-        return f"{names} contradict one another: they keep what is locked for them, the others proceed"
+        both = f"{', '.join(installs)} and {last}"
+        stays = "they keep what is locked for them" if is_locked else "nothing is locked for them"
+        return f"{both} contradict one another: {stays}, the others proceed"
     verb = "is preempted" if explanation.code.is_ownership else "has no solution"
-    return f"{last} {verb}: it keeps what is locked for it, the others proceed"
+    stays = "it keeps what is locked for it" if is_locked else "nothing is locked for it"
+    return f"{last} {verb}: {stays}, the others proceed"
 
 
 def _state(scope: ClusterUpdate) -> str:

@@ -1,7 +1,11 @@
 """Locks in reports: notes of a lock."""
 
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
+from reconciler.dependencies.lock.update import update_locks
 from reconciler.report.locks import lock_lines
+from tests.support.dependency_manifests import crossplane, provider, world_of
+from tests.support.values import replace
 
 
 def test_a_note_reaches_the_terminal_with_its_escapes_spelled_out() -> None:
@@ -9,3 +13,28 @@ def test_a_note_reaches_the_terminal_with_its_escapes_spelled_out() -> None:
 
     assert [line for line in lock_lines(decision) if "\x1b" in line] == []
     assert any(line.startswith("note: ") and "cleared" in line for line in lock_lines(decision))
+
+
+NET, GONE = crossplane("net", "v1.0.0"), ", {provider: x.io/gone, version: v1.0.0}"
+
+
+def test_manifest_that_stalls_keeps_what_is_locked_for_it_if_anything_is() -> None:
+    """Two that share what they need: one of them alone has no solution."""
+    needs = "{provider: x.io/net, version: '>=v1.0.0'}"
+    text = "".join(
+        provider(name, "v1.0.0", "Configuration") + crossplane(name, "v1.0.0", f"[{needs}{more}]")
+        for name, more in (("a", GONE), ("b", ""))
+    )
+    world = replace(world_of(text + NET), cluster="dev")
+
+    fixed = replace(world_of((text + NET).replace(GONE, "")), cluster="dev")
+
+    alone = update_locks(FleetInputs((world,)), FleetLocks())
+    never = update_locks(FleetInputs((world,)), read_locks(alone.files))
+    was = update_locks(FleetInputs((fixed,)), FleetLocks())
+    kept = update_locks(FleetInputs((world,)), read_locks(was.files))
+
+    head = "  E-NOCANDIDATE: Configuration a has no solution: "
+    for decision in (alone, never):
+        assert f"{head}nothing is locked for it, the others proceed" in list(lock_lines(decision))
+    assert "  E-NOCANDIDATE: no solution: the locked versions stay" in list(lock_lines(kept))
