@@ -250,10 +250,12 @@ def package_statuses(
             yield status
     placed = {v.key: package for package, variants in context.downstreams.items() for v in variants}
     for variant in context.desired.variants:
-        # Another shard tells of its packages, and of repositories that this one skipped.
-        if variant.key in listed or (variant.key in placed and placed[variant.key] not in with_change):
-            continue
         view = find_view(variant, context.inventory)
+        # Another shard tells of its packages, and of repositories that this one skipped. What is in a
+        # repository that could not be read has no change, either.
+        is_elsewhere = variant.key in placed and placed[variant.key] not in with_change
+        if variant.key in listed or (is_elsewhere and view is not None and view.is_available):
+            continue
         if view is None or view.role is not RepositoryRole.SKIPPED:
             yield _unplaced(variant, context, placed=variant.key in placed)
     # What a stalled set wanted in a repository that was not read is as unknown, and not gone.
