@@ -1,4 +1,4 @@
-"""Comments of a document in a merge: docs/reference/comments.md, and where keys and items come and go."""
+"""Comments of a document in a merge, by docs/reference/comments.md; and where keys and items come and go."""
 
 import pytest
 
