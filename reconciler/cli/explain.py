@@ -8,7 +8,7 @@ import click
 from reconciler.base.errors import Exit, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
-from reconciler.base.text import message_line, terminal
+from reconciler.base.text import message_line, plural, terminal
 from reconciler.cli.output import (
     Output,
     control_options,
@@ -140,7 +140,7 @@ def find_change(planned: PlannedRun, package: str) -> Change:
         ]
         if len(named) > 1:
             hint = f"Name one: {', '.join(name for name, _ in named)}."
-            raise UsageError(f"{package} has {len(named)} packages", hint=hint)
+            raise UsageError(f"{package} has {plural(len(named), 'package')}", hint=hint)
         if named:
             return named[0][1]
     require_readable(planned.inputs.inventory, [package])
