@@ -305,6 +305,13 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
     return former.message if record.selected == repository else f"{gone}. {former.message}"
 
 
+def _is_edited(target: PlanTarget, owner: ObjectName, context: PlanContext) -> bool:
+    """Tell whether main has of a package what no run made of it."""
+    record = context.inventory.records.get(owner)
+    is_recorded = record is not None and target.package.main_tree in record.unedited
+    return not is_recorded and not cluster_of(owner)
+
+
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:
     """Return the drafts of a package with commits of people that main does not have.
 
@@ -388,6 +395,8 @@ def _propose(
     unwanted = partial(_unwanted, target, owner, branches=branches, close=close)
     waits, repair = bool(touched), ""
     message = _cause(target, owner, context)
+    if _is_edited(target, owner, context):
+        message = f"{message}. People edited the package, and their edits go with it"
     if touched:
         message = f"{message}. {left_to_people(target, touched)}"
     if (
