@@ -74,7 +74,7 @@ def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: b
     printer.notes(map(terminal, empty_selections(desired, inventory)))
     exits = show_unread(printer, find_unread(inventory))
     if not variants and not desired.problems and not inventory.problems:
-        printer.notes([f"There is nothing to expand in {', '.join(inventory.policy.manifests)}"])
+        printer.notes([f"There is nothing to expand in {inventory.policy.manifest_places}"])
     _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 

@@ -21,7 +21,7 @@ from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.report.machine import API_VERSION, problem_value, problems_sarif
 from reconciler.run.validate import Validation, validate_files
-from reconciler.workdir.control_files import read_manifest_files
+from reconciler.workdir.manifest_files import read_manifest_files
 
 _STDIN = "-"
 
@@ -56,7 +56,7 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
             printer.lines(_lines(result))
             printer.notes(result.notes)
     if not (paths or result.problems) and result.manifests == 1 and policy:
-        printer.notes([f"There is no manifest in {', '.join(policy.manifests)} yet: only {FILE} was checked"])
+        printer.notes([f"There is no manifest in {policy.manifest_places} yet: only {FILE} was checked"])
     return Exit.INVALID_INPUT if result.problems else Exit.DONE
 
 

@@ -534,6 +534,11 @@ class Policy(SettingsGroup):
     """Path of the configuration in the control repository."""
 
     @property
+    def manifest_places(self) -> str:
+        """Where manifests are, in words."""
+        return ", ".join(place or "this repository" for place in self.manifests)
+
+    @property
     def uses_time(self) -> bool:
         """Whether a plan depends on the time of the run."""
         return any(rollout.uses_time for rollout in self.rollouts)

@@ -116,9 +116,13 @@ def _manifests(inputs: RunInputs) -> Iterator[Diagnosis]:
         count = len(inventory.variants) + len(inventory.sets) + len(inventory.repositories)
         yield Diagnosis("manifests", f"{plural(count, 'manifest')} read")
     if not inputs.has_manifests:
-        where = ", ".join(inventory.policy.manifests)
         hint = "Write some there, or correct spec.manifests: `reconciler init` writes the first ones."
-        yield _warning("manifests", where, "There is no manifest, so no repository was checked", hint)
+        yield _warning(
+            "manifests",
+            inventory.policy.manifest_places,
+            "There is no manifest, so no repository was checked",
+            hint,
+        )
 
 
 def _index(inventory: Inventory) -> Iterator[Diagnosis]:

@@ -96,3 +96,14 @@ def test_configured_path_that_is_not_there_is_wrong(empty: Path, configured: str
     assert said.code == 3
     assert f"Manifest path {configured} does not exist" in said.out
     assert f"hint: {hint}" in said.out
+
+
+@pytest.mark.parametrize("command", ["validate", "expand", "doctor"])
+def test_manifests_of_the_whole_repository_are_named_in_words(command: str, empty: Path) -> None:
+    settings = (empty / "reconciler.yaml").read_text(encoding="utf-8")
+    (empty / "reconciler.yaml").write_text(settings.replace("- manifests", "- ."), encoding="utf-8")
+    git(empty, "commit", "-qam", "Manifests are everywhere")
+
+    said = run(empty, command)
+
+    assert "this repository" in said.out + said.err
