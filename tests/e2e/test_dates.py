@@ -228,7 +228,7 @@ def test_forged_kptfiles_in_one_repository_change_nothing_in_another(tmp_path: P
     assert (
         "error: reconciler.yaml:11:15: Unknown field spec.rollouts[0].waves[0].gates.confidence" in said.err
     )
-    assert "open a wave by soak, gates.objects or gates.checks" in said.err
+    assert "hint: Known here: approval, checks, objects." in said.err
 
 
 def rows(world: World) -> list[object]:
