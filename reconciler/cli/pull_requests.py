@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -39,6 +39,7 @@ _PATTERN = re.compile(r"[*?\[]")
 _SET = "PackageVariantSet"
 _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5
+_F = TypeVar("_F")
 _NOT_REGISTERED = "no registered Repository is there"
 ON_EVERY_FORGE = "`pr` is for repositories without a forge; `approve` merges on every one."
 _LIST = "`reconciler status` shows what is in review."
@@ -103,11 +104,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
     listed: list[ListedPull] = []
     sets = dict(_by_place(world.inventory.records.values(), _set_of))
     labels = dict(_by_place(world.inventory.records.values(), _labels_of))
-    gone = {
-        (record.url, record.path): record
-        for record in world.inventory.records.values()
-        if ObjectName(record.namespace, record.repository) not in world.inventory.repositories
-    }
+    records = _by_place(world.inventory.records.values(), lambda record: (record,))
     stalled = _stalled_owners(world.inventory)
     for url in sorted({view.url for view in world.inventory.views.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
@@ -130,7 +127,8 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
             is_known = view is not None or (
                 url == world.inventory.control.url and isinstance(parse_head(pull.head), LockHead)
             )
-            why = _why_left(pull, view, gone) if view else "" if is_known else _NOT_REGISTERED
+            why = _why_left(pull, view, records, world.inventory) if view else ""
+            why = why if view or is_known else _NOT_REGISTERED
             owners = (stalled[url, about] for about in _about(pull) if (url, about) in stalled)
             why = why or next((f"{owner} is not understood" for owner in owners), "")
             listed.append(
@@ -196,13 +194,13 @@ def _other_instances(views: Iterable[RepositoryView], instance: str) -> Iterator
 
 
 def _by_place(
-    records: Iterable[PackageVariantRecord], names_of: Callable[[PackageVariantRecord], Iterable[str]]
-) -> Mapping[tuple[str, str], set[str]]:
-    """Return names of records by the URL and the path, or the group branch, of their packages."""
-    named: dict[tuple[str, str], set[str]] = {}
+    records: Iterable[PackageVariantRecord], facts_of: Callable[[PackageVariantRecord], Iterable[_F]]
+) -> Mapping[tuple[str, str], list[_F]]:
+    """Return facts of records by the URL and the path, or the group branch, of their packages."""
+    named: dict[tuple[str, str], list[_F]] = {}
     for record in records:
         for about in filter(None, (record.path, record.group)):
-            named.setdefault((record.url, about), set()).update(names_of(record))
+            named.setdefault((record.url, about), []).extend(facts_of(record))
     return named
 
 
@@ -419,22 +417,29 @@ def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryVie
 
 
 def _why_left(
-    pull: PullRequest, view: RepositoryView, gone: Mapping[tuple[str, str], PackageVariantRecord]
+    pull: PullRequest,
+    view: RepositoryView,
+    records: Mapping[tuple[str, str], Sequence[PackageVariantRecord]],
+    inventory: Inventory,
 ) -> str:
     """Return why only a person who names the pull request decides about it, "" for no reason.
 
-    Its package is of a Repository that is not understood, or that is `gone` from inside the directory of
-    another one, which has gates of its own.
+    Its package is of a Repository that is not understood, or that is gone from inside the directory of
+    another one, which has gates of its own. A group keeps its branch when its Repository is renamed.
     """
     if view.former is not None:
         return "" if view.former.is_understood else view.former.message
-    about, ref = parse_head(pull.head), f"{HEADS}{pull.head}"
-    if about is None:
-        return "" if is_group_in(ref, view.key.name) else _NOT_REGISTERED
-    record = gone.get((view.url, about.path))
-    if record is None or len(record.downstream.directory) <= len(view.directory):
-        return ""
-    return f"Repository {record.namespace}/{record.repository} is not registered any more"
+    known = [record for about in _about(pull) for record in records.get((view.url, about), ())]
+    is_own = parse_head(pull.head) is not None or is_group_in(f"{HEADS}{pull.head}", view.key.name)
+    if not known and not is_own:
+        return _NOT_REGISTERED
+    gone = (
+        ObjectName(record.namespace, record.repository)
+        for record in known
+        if len(record.downstream.directory) > len(view.directory)
+    )
+    names = (f"{name.namespace}/{name.name}" for name in gone if name not in inventory.repositories)
+    return next((f"Repository {name} is not registered any more" for name in names), "")
 
 
 def _whole_view(url: str, mirror: Mirror, inventory: Inventory) -> RepositoryView:

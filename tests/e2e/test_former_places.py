@@ -200,6 +200,26 @@ def test_a_repository_that_is_renamed_hands_its_package_over(world: EdgeFleet) -
     assert opened(world).keys() == {"east/web", "rome/web", "occident/web"}
 
 
+def test_a_group_is_approved_after_its_repository_is_renamed(world: EdgeFleet) -> None:
+    """Its branch keeps the name that the Repository had."""
+    change(world, {"rome": registered("rome", *PLACES["rome"]).replace("fleet: web", "role: own")})
+    own = variant("rome", "web", revision=1).replace("web-rome", "own")
+    world.configure("  pullRequests: {groupBy: repository}\n")
+    change(world, {"own": own})
+    world.settle()
+    change(world, {"own": own.replace("revision: 1", "revision: 2")})
+    world.run("apply")
+    roma = registered("roma", *PLACES["rome"]).replace("fleet: web", "role: own")
+    moved = own.replace("revision: 1", "revision: 2").replace("repo: rome", "repo: roma")
+    change(world, {"rome": None, "roma": roma, "own": moved})
+    world.run("apply")
+
+    said = world.run("approve", "roma/*")
+
+    assert said.code == Exit.DONE
+    assert "approved roma/web" in said.out
+
+
 def test_a_repository_that_is_renamed_and_moved_leaves_its_old_package_under_its_old_name(
     world: EdgeFleet,
 ) -> None:
@@ -501,7 +521,10 @@ def test_nothing_merges_or_closes_a_pull_request_of_a_repository_that_is_not_und
     assert image(world) == "v2"
 
 
-def test_a_repository_around_one_that_is_gone_does_not_approve_for_it(world: EdgeFleet) -> None:
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_repository_around_one_that_is_gone_does_not_approve_for_it(
+    world: EdgeFleet, *, grouped: bool
+) -> None:
     """A directory inside that of another Repository; the manifest of its package still asks for it."""
     alone = variant("west", "web", revision=2).replace("web-west", "own")
     label = registered("west", *PLACES["west"]).replace("fleet: web", "role: own")
@@ -510,6 +533,7 @@ def test_a_repository_around_one_that_is_gone_does_not_approve_for_it(world: Edg
     )
     change(world, {"west": label, "around": around, "own": alone})
     world.settle()
+    world.configure("  pullRequests: {groupBy: repository}\n" if grouped else "")
     change(world, {"own": alone.replace("revision: 2", "revision: 1")})
     world.run("apply")
     change(world, {"west": None})
