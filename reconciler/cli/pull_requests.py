@@ -429,13 +429,13 @@ def _why_left(
     """
     if view.former is not None:
         return "" if view.former.is_understood else view.former.message
-    known = [record for about in _about(pull) for record in records.get((view.url, about), ())]
+    members = [record for about in _about(pull) for record in records.get((view.url, about), ())]
     is_own = parse_head(pull.head) is not None or is_group_in(f"{HEADS}{pull.head}", view.key.name)
-    if not known and not is_own:
+    if not members and not is_own:
         return _NOT_REGISTERED
     gone = (
         ObjectName(record.namespace, record.repository)
-        for record in known
+        for record in members
         if len(record.downstream.directory) > len(view.directory)
     )
     names = (f"{name.namespace}/{name.name}" for name in gone if name not in inventory.repositories)
