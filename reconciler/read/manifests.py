@@ -196,13 +196,9 @@ def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
     """Classify an object. Total. Of an invalid one all checks yield their problems."""
     value, place = parsed
     source = Source(place.location, marks=place)
-    if not isinstance(value, Mapping):
-        if isinstance(value, list):  # of another tool
-            return Classification(broken=place.path, foreign="(a list)")
-        message = f"This is not a Kubernetes object, but the text {str(value)[:40]!r}"
-        hint = "Start the manifest with apiVersion, kind and metadata."
-        problem = Problem(place.location, Reason.INVALID_MANIFEST, message, hint)
-        return Classification(problems=(problem,), broken=place.path)
+    path = _unread(value)
+    if path is not None or not isinstance(value, Mapping):
+        return _no_object(value, place, path)
     kind = find_kind(value)
     if kind is None:
         return _foreign(value, place)
@@ -229,6 +225,41 @@ def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
         return Classification(None, None, source, tuple(problems), broken=source.location.path)
     owned = tuple(problem.owned_by(key) for problem in problems)
     return Classification(key, None, source, owned, claim=_claim(key, value))
+
+
+def _no_object(value: object, place: SourcePosition, path: tuple[str | int, ...] | None) -> Classification:
+    """Classify what is no object, or has one of ours at `path`; it may be any object of its file."""
+    if path is None and isinstance(value, list):  # of another tool
+        return Classification(broken=place.path, foreign="(a list)")
+    text = "empty" if value is None else f"the text {str(value)[:40]!r}"
+    message = "Nothing reads the object here" if path else f"This is not a Kubernetes object, but {text}"
+    hint = "Start the manifest with apiVersion, kind and metadata."
+    if path is not None:
+        hint = "Make it a document of its own, or one of the items of a `kind: List`."
+    where = place.location if path is None else _at(place, path)
+    return Classification(
+        problems=(Problem(where, Reason.INVALID_MANIFEST, message, hint),), broken=place.path
+    )
+
+
+def _unread(value: object) -> tuple[str | int, ...] | None:
+    """Return the path of an object of ours in a list, or in what looks like a misspelt `kind: List`."""
+    places: list[tuple[tuple[str | int, ...], object]] = [((), value)]
+    if isinstance(value, Mapping):
+        is_core = not group_of(str(value.get("apiVersion") or ""))
+        fields = value.items() if is_core and find_kind(value) is None else ()
+        places = [((key,), inside) for key, inside in fields]
+    for path, inside in places:
+        items = inside.items() if isinstance(inside, Mapping) else ()
+        for key, item in enumerate(inside) if isinstance(inside, list) else items:
+            if isinstance(item, Mapping) and _is_read(item):
+                return (*path, key)
+    return None
+
+
+def _is_read(value: Mapping[str, Any]) -> bool:
+    is_dialect = group_of(str(value.get("apiVersion") or "")) in GROUPS
+    return isinstance(value.get("metadata"), Mapping) and (is_dialect or find_kind(value) is not None)
 
 
 def classify_broken(broken: BrokenDocument, path: str, default_namespace: str) -> Classification:

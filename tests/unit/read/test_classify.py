@@ -238,6 +238,38 @@ def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
     assert classified(text) == Classification(foreign=foreign, broken=broken)
 
 
+ITEM = f"apiVersion: {PORCH}/v1alpha1, kind: PackageVariant, {NAMED}".strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (f"- {{{ITEM}}}\n", "1:3"),
+        ("- a: 1\n- {apiVersion: pkg.crossplane.io/v1, kind: Provider, metadata: {name: a}}\n", "2:3"),
+        (f"apiVersion: v1\nkind: Lst\nitems:\n- {{{ITEM}}}\n", "4:3"),
+        (f"apiVersion: v1\nkind: List\nitmes:\n- {{{ITEM}}}\n", "4:3"),
+        (f"apiVersion: v1\nkind: List\nitems: {{a: {{{ITEM}}}}}\n", "3:12"),
+        (
+            f"apiVersion: v1\nkind: List\nitems:\n- {{kind: List, apiVersion: v1, items: [{{{ITEM}}}]}}\n",
+            "4:40",
+        ),
+    ],
+)
+def test_object_of_ours_where_nothing_reads_it_is_an_error_and_keeps_its_file(text: str, line: str) -> None:
+    found = classified(text)
+
+    (problem,) = found.problems
+    assert str(problem.location) == f"f.yaml:{line}"
+    assert problem.message == "Nothing reads the object here"
+    assert found.broken == "f.yaml"
+
+
+@pytest.mark.parametrize("field", ["spec", "items"])
+def test_object_inside_one_of_another_api_is_of_that_api(field: str) -> None:
+    text = f"apiVersion: example.com/v1\nkind: Template\n{field}: [{{{ITEM}}}]\n"
+    assert classified(text) == Classification(foreign="Template.example.com")
+
+
 @pytest.mark.parametrize(
     "text",
     [
