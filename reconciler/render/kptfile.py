@@ -59,10 +59,18 @@ def stamp_kptfile(
         metadata = {"name": name, **metadata}
     if blocked := _invalid_key(files):
         return blocked
-    edits = {"metadata": metadata}
-    return edit_kptfile(
-        files, lambda value: _set_edits(value, {**edits, **(_upstream(pin, value) if pin else {})})
-    )
+    edits, kinds = {"metadata": metadata}, list[object]()
+
+    def stamp(value: dict[str, Any]) -> Iterator[Edit]:
+        kinds.append(value.get("kind"))
+        return _set_edits(value, {**edits, **(_upstream(pin, value) if pin else {})})
+
+    stamped = edit_kptfile(files, stamp)
+    if kinds in ([], [KPTFILE]):
+        return stamped
+    # The next run would not know the draft as its own.
+    message = "The Kptfile has another kind than Kptfile"
+    return Blocked(Reason.INVALID_PACKAGE, message, "Write `kind: Kptfile` into it.")
 
 
 def strip_ownership(files: Files) -> Files | Blocked:

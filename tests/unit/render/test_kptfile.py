@@ -200,6 +200,14 @@ def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(
     assert strip_ownership(files) == blocked
 
 
+@pytest.mark.parametrize("text", ["kind: KptFile\n", "kind: 5\n", "a: 1\n"])
+def test_package_whose_draft_no_run_would_know_is_blocked(text: str) -> None:
+    message, hint = "The Kptfile has another kind than Kptfile", "Write `kind: Kptfile` into it."
+    blocked = Blocked(Reason.INVALID_PACKAGE, message, hint)
+
+    assert stamp_kptfile(a_package(text), name="web", pin=PIN, owner="o", location="l") == blocked
+
+
 INVALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: theirs\n"
 VALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: local\n"
 
