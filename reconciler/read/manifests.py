@@ -109,6 +109,8 @@ MANIFEST_KINDS: Mapping[GroupKind, ManifestKind] = {
     )
 }
 
+_SAME = 0.93
+"""How alike two API groups are of which one is a slip: ops.crossplane.io is another one than pkg."""
 _GROUPS = frozenset(kind.group for kind in MANIFEST_KINDS)
 _IGNORED = frozenset({GroupKind(porch.GROUP, "PackageRev"), GroupKind(porch.GROUP, "FunctionConfig")})
 
@@ -292,6 +294,11 @@ def _foreign(value: Mapping[str, Any], place: SourcePosition) -> Classification:
         return Classification(source=source, document=SourcedDocument(value, source))
     api_version, kind = value.get("apiVersion"), value.get("kind")
     if isinstance(api_version, str) and isinstance(kind, str):
+        group = group_of(api_version)
+        if meant := get_close_matches(group, GROUPS, 1, _SAME):
+            message, where = f"Unknown API group {group} of kind {kind}", _at(place, ("apiVersion",))
+            problem = Problem(where, Reason.UNKNOWN_GROUP, message, f"Did you mean {meant[0]}?")
+            return Classification(problems=(problem,), broken=place.path)
         return Classification(foreign=str(GroupKind(group_of(api_version), kind)))
     return Classification(broken=place.path, foreign="(no kind)")
 

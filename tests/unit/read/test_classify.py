@@ -271,6 +271,27 @@ def test_object_inside_one_of_another_api_is_of_that_api(field: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("group", "meant"),
+    [("pkg.crosplane.io", "pkg.crossplane.io"), ("data.packging.carvel.dev", "data.packaging.carvel.dev")],
+)
+def test_misspelt_group_of_a_dependency_dialect_is_an_error_and_keeps_its_file(
+    group: str, meant: str
+) -> None:
+    found = classified(f"apiVersion: {group}/v1\nkind: Provider\n{NAMED}")
+
+    (problem,) = found.problems
+    assert str(problem.location) == "f.yaml:1:13"
+    assert problem.message == f"Unknown API group {group} of kind Provider"
+    assert problem.hint == f"Did you mean {meant}?"
+    assert found.broken == "f.yaml"
+
+
+@pytest.mark.parametrize("group", ["ops.crossplane.io", "pkg.crossplane.example.com", "carvel.dev"])
+def test_neighbour_of_a_dependency_dialect_is_foreign(group: str) -> None:
+    assert classified(f"apiVersion: {group}/v1\nkind: X\n").foreign == f"X.{group}"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         *("schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"),
