@@ -396,7 +396,7 @@ def _propose(
     waits, repair = bool(touched), ""
     message = _cause(target, owner, context)
     if _is_edited(target, owner, context):
-        message = f"{message}. People edited the package, and their edits go with it"
+        message = f"{message}. People may have edited the package, and their edits go with it"
     if touched:
         message = f"{message}. {left_to_people(target, touched)}"
     if (

@@ -308,7 +308,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
 
     `revision` is what travels, as people call it; `waves` are those with targets, in their order. It is
     finished when every wave was complete or skipped, and stays so: later targets are members that did not
-    end. `values` are what the template gave before, by digest.
+    end. `values` are what the template gave before, by digest; None in records of versions that knew none.
     """
 
     api_version: str = SCHEMA
@@ -318,7 +318,7 @@ class RolloutRecord(NamedRecord, frozen=True, kw_only=True):
     waves: tuple[str, ...]
     members: tuple[RolloutMember, ...] = ()
     finished: bool = False
-    values: Mapping[str, Mapping[str, Any]] = {}
+    values: Mapping[str, Mapping[str, Any]] | None = None
 
     @property
     def rollout(self) -> RolloutKey:

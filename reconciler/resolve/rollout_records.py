@@ -130,7 +130,7 @@ class RollingSet(Struct, frozen=True):
 
     def _recorded_before(self, pin: RolloutPin) -> Values | None:
         record = self.inventory.rollouts.get(self.key)
-        return {} if pin.values == "" else (record.values if record else {}).get(pin.values or "")
+        return {} if pin.values == "" else ((record.values if record else None) or {}).get(pin.values or "")
 
     def is_at_target(self, key: ObjectName) -> bool:
         """Tell whether main has what a variant asks for."""
@@ -258,7 +258,11 @@ def _name(rolling: RollingSet, old: RolloutRecord | None) -> str:
 def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     """Tell whether the set still asks for what the recorded rollout brings."""
     pairs = ((member.target, rolling.target(member.key)) for member in record.members)
-    compared = [before == now for before, now in pairs if before and now]
+    # An older version recorded no values.
+    older = record.values is None
+    compared = [
+        before == now or (older and now.startswith(before)) for before, now in pairs if before and now
+    ]
     # Where none of its packages is left, or understood, the name of the revision tells.
     label, valued = names_asked(rolling)
     is_named = record.revision in (label, valued) or record.revision.startswith(f"{label}@")
@@ -386,6 +390,8 @@ def _observed(rolling: RollingSet, member: RolloutMember, now: int) -> RolloutMe
         # Where the revision stays, the tree on main alone tells that people took the values back.
         main = outcome.local if identity(base) == identity(rolling.asks_for(key)) else None
         before = replace(recorded_pin(base, values), main=main or "")
+    elif before is not None and before.values is None and not rolling.values[key]:
+        before = replace(before, values="")  # an older version recorded none
     if rolling.is_at_target(key):
         published = member.published if member.published > UNTIMED else now
         is_unhealthy = member.failed == "unhealthy"
@@ -439,7 +445,7 @@ def _find_failure(
 def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
     """Return the record with the values that its packages had before."""
     recorded = rolling.inventory.rollouts.get(rolling.key)
-    values_by_digest = dict(recorded.values if recorded else {})
+    values_by_digest = dict((recorded.values if recorded else None) or {})
     used = {member.before.values for member in record.members if member.before and member.before.values}
     for key in rolling.variants if used - values_by_digest.keys() else ():
         if values := rolling.values_on_record(key):

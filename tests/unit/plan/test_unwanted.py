@@ -81,7 +81,8 @@ def proposed(base_tree: str = "b1", *, foreign: bool = False, **fields: Any) -> 
 
 def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Change:
     """Return the decision about a package of a variant with a manifest that is gone."""
-    records = {WEB: a_record(deletion_policy=policy, **fields.pop("record", {}))}
+    record = {"unedited": (oid("b1"), oid("b7")), **fields.pop("record", {})}
+    records = {WEB: a_record(deletion_policy=policy, **record)}
     given: dict[str, Any] = {
         "desired": Desired(),
         "variants": {},
@@ -101,6 +102,12 @@ STRANGER = replace(KEPT, reason=Reason.NOT_OURS, variant=None)
 
 def test_package_on_main_gets_a_branch_and_a_pull_request_that_delete_it() -> None:
     assert decision(a_target()) == DELETED
+
+
+def test_deletion_of_what_no_run_made_tells_that_edits_may_go_with_it() -> None:
+    message = "web.yaml is gone. People may have edited the package, and their edits go with it"
+
+    assert decision(a_target(), record={"unedited": ()}) == replace(DELETED, message=message)
 
 
 def test_untouched_draft_of_a_deleted_package_is_closed_with_its_pull_request() -> None:
