@@ -151,7 +151,9 @@ class MergeComposer:
         fork = self.mirror.merge_base(main, head) if main else None
         if main is None or fork is None:
             raise RefusedError(f"{record.head} and {record.base} have no commit in common")
-        packages = proposed_packages(self.mirror, fork, head)
+        proposed = proposed_packages(self.mirror, fork, head)
+        # What the base has already, as the deletion of a package, is no change of the group any more.
+        packages = {p: pair for p, pair in proposed.items() if self.mirror.subtree(main, p) != pair[1]}
         for path, (before, _) in packages.items():
             self._check_unmoved(record, path, main, before)
         trees = {path: after for path, (_, after) in packages.items()}

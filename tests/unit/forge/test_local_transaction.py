@@ -398,6 +398,17 @@ def test_group_is_merged_as_one_commit_without_tags(edge: Edge) -> None:
     assert not [ref for ref in edge.repo.refs() if ref.startswith("refs/tags/")]
 
 
+def test_what_the_base_has_already_holds_no_group(edge: Edge) -> None:
+    """A package that left the branch of the group, and main too."""
+    edge.repo.commit({"db/Kptfile": "kind: Kptfile\n", "db/cm.yaml": "a: 1\n"})
+    proposal(edge, GROUP, {"x/Kptfile": "kind: Kptfile\n", "db/Kptfile": None, "db/cm.yaml": None})
+    edge.repo.commit({"db/Kptfile": None, "db/cm.yaml": None})
+
+    forge(edge).approve(2, expect=edge.repo.oid(GROUP))
+
+    assert edge.repo.read("main", "x/Kptfile") == b"kind: Kptfile\n"
+
+
 def test_lock_is_merged_with_the_title_as_message(edge: Edge) -> None:
     proposal(edge, "reconciler/demo/lock", {"locks/a.json": "1"})
 
