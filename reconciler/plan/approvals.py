@@ -447,7 +447,7 @@ def early_deletions(plan: Plan) -> Mapping[Place, Text]:
         why = ""
         if successor is None or successor.main_owner != owner:
             why = f"{moved}, and the package is not merged there yet"
-        elif target.package.main_tree and target.package.main_tree not in record.unedited:
+        elif target.package.main_tree and target.package.main_tree not in (record.unedited or ()):
             why = f"{moved}, and what people may have edited is in the old package alone"
         if why:
             head = short_branch(deletion_ref(context.inventory.policy.instance, change.package.path))

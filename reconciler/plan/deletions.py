@@ -308,8 +308,8 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
 def _is_edited(target: PlanTarget, owner: ObjectName, context: PlanContext) -> bool:
     """Tell whether main has of a package what no run made of it."""
     record = context.inventory.records.get(owner)
-    is_recorded = record is not None and target.package.main_tree in record.unedited
-    return not is_recorded and not cluster_of(owner)
+    unedited = record.unedited if record is not None else None
+    return unedited is not None and target.package.main_tree not in unedited
 
 
 def kept_drafts(target: PlanTarget) -> Sequence[Draft]:

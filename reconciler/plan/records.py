@@ -301,10 +301,12 @@ def _moved_from(variant: DesiredVariant, context: PlanContext) -> str:
     return str(next(former, ""))
 
 
-def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -> tuple[str, ...]:
+def _unedited(resolved: ResolvedVariant, change: Change, context: PlanContext) -> tuple[str, ...] | None:
     """Return the trees of a package that have nothing of people: those on main, and what is made of these."""
     old, target = context.inventory.records.get(resolved.variant.key), context.targets[resolved.downstream]
-    trees = set(old.unedited) if old is not None else set[str]()
+    if old is not None and old.unedited is None and resolved.local is not None:
+        return None  # recorded before this was: it stays unknown
+    trees = set(old.unedited or ()) if old is not None else set[str]()
     output = _output(resolved, change, context)
     is_new = resolved.local is None or resolved.local in trees
     is_edited = target.draft is not None and target.draft.append_only

@@ -168,9 +168,9 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     about edits of people that a function writes over. `context` is what was written
     into the package context, also for earlier manifests until main is as wanted; None for a key that was
     removed. `refused` is about its draft. `unedited` are the trees of its package, at any of its places, that
-    have nothing of people. `moved_from` is the variant that had the package elsewhere, by another name.
-    `branch`, `remote`, `registration` and `known_as` complete the place of the package, which is a
-    `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
+    have nothing of people, None for unknown. `moved_from` is the variant that had the package elsewhere, by
+    another name. `branch`, `remote`, `registration` and `known_as` complete the place of the package, which
+    is a `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
     `equal_commit` is the upstream commit that the Kptfile on main names, where main has the resources of
     `upstream_commit` all the same.
     """
@@ -208,7 +208,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     subpackages: tuple[SubpackageRecord, ...] = ()
     warnings: tuple[str, ...] = ()
     overwritten: tuple[str, ...] = ()
-    unedited: tuple[str, ...] = ()
+    unedited: tuple[str, ...] | None = None
     moved_from: str = ""
     context: dict[str, str | None] = field(default_factory=dict)
     refused: RefusedMerge | None = None

@@ -42,6 +42,7 @@ NOT_OF_ONE_UNIT = {
         "reconciler.git.urls",
         "local_path",
     ): "whether the control repository is of this machine is asked with it",
+    ("reconciler.records.state", "is_lines_file"): "it tells files of the state apart by their paths",
     ("reconciler.report.text", "effect_line"): "the log says that the lines about effects broke",
 }
 """Functions whose failure is not told as one of the unit, with why; they are drawn like others."""
