@@ -533,6 +533,16 @@ class Policy(SettingsGroup):
     config_path: Internal[str] = "reconciler.yaml"
     """Path of the configuration in the control repository."""
 
+    @model_validator(mode="after")
+    def _manifests_are_outside_of_the_snapshot(self) -> Self:
+        path = self.snapshot.path
+        inside = [place for place in self.manifests if f"{place}/".startswith(f"{path}/" if path else "")]
+        if inside:
+            raise ValueError(
+                f"snapshot.path holds {inside[0] or '.'} of manifests: nothing in it is read as a manifest"
+            )
+        return self
+
     @property
     def manifest_places(self) -> str:
         """Where manifests are, in words."""

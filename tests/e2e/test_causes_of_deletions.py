@@ -38,6 +38,20 @@ def test_removed_manifest_is_named_with_its_commit(published: World) -> None:
     assert cause in published.run("status").out
 
 
+@pytest.mark.parametrize("name", ["web-edge-1", "renamed"])
+def test_variant_that_cannot_be_resolved_at_another_name_deletes_nothing_at_the_former(
+    published: World, name: str
+) -> None:
+    path = manifest("edge-1", "web")
+    text = git(published.control, "show", f"main:{path}").replace("name: web-edge-1", f"name: {name}", 1)
+    commit(published, {path: text.replace("namespace: default", "namespace: defalt", 1)})
+
+    said = published.run("plan", "--all").out
+
+    became = f"PackageVariant defalt/{name}, which takes the place of default/web-edge-1, cannot be resolved"
+    assert re.search(rf"keep +edge-1/web +OwnerStalled .*{became}", said), said
+
+
 def test_manifest_that_declares_something_else_is_named(published: World) -> None:
     path = manifest("edge-1", "web")
     other = git(published.control, "show", f"main:{manifest('edge-1', 'db')}")

@@ -139,6 +139,27 @@ def test_rule_of_signatures_without_a_usable_key_is_refused(rule: str, message: 
         parse(f"{HEAD}spec:\n  verify:\n  - {rule}\n")
 
 
+@pytest.mark.parametrize(
+    ("manifests", "path", "is_refused"),
+    [
+        ("[fleet]", "fleet", True),
+        ("[fleet/web]", "fleet", True),
+        ("[.]", ".", True),
+        ("[.]", "snapshot", False),
+        ("[fleet]", "fleet/snapshot", False),
+        ("[fleet]", "flee", False),
+    ],
+)
+def test_manifests_inside_of_the_snapshot_are_refused(manifests: str, path: str, *, is_refused: bool) -> None:
+    text = f"{HEAD}spec:\n  manifests: {manifests}\n  snapshot: {{path: {path}}}\n"
+
+    if not is_refused:
+        assert parse(text).snapshot.path == path
+    else:
+        with pytest.raises(ConfigurationError, match="nothing in it is read as a manifest"):
+            parse(text)
+
+
 def test_no_choice_of_the_policy_is_out_of_reach() -> None:
     chosen, default = parse(HEAD + EVERYTHING), Policy()
 
