@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -183,32 +183,11 @@ def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> H
             return Held(Veto.OWNER, Reason.AWAITING_WAVE, context.staying[owner])
         return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved")
     change = context.gone.get(owner)
-    if change is None:
-        message = f"No record of PackageVariant {owner}: nothing proves that it was deleted"
-        return Held(Veto.OWNER, Reason.OWNER_UNKNOWN, message)
-    reason, message, heir = change.reason, str(change.message), _stalled_heir(owner, context)
-    if reason is Reason.NOT_DESIRED and heir is not None:
-        reason = Reason.OWNER_STALLED
-        message = f"PackageVariant {heir}, which takes the place of {owner}, cannot be resolved"
-    return None if reason is Reason.NOT_DESIRED else Held(Veto.OWNER, reason, message)
-
-
-def _stalled_heir(owner: ObjectName, context: PlanContext) -> ObjectName | None:
-    """Return the new variant of the name or the downstream of one that is gone, if it is stalled.
-
-    Such as after a typo in its name or namespace: the package may still be wanted.
-    """
-    record, inventory = context.inventory.records.get(owner), context.inventory
-    new = {ObjectName(key.namespace, key.name) for key in context.stalled} - inventory.records.keys()
-    if record is None or record.set_name or not new:
-        return None
-    former: Mapping[str, Any] = record.spec.get("downstream") or {}
-    for declared in inventory.variants:
-        key, downstream = declared.key, declared.manifest.spec.downstream
-        place = (downstream.repo, downstream.package) if downstream is not None else None
-        if key in new and (key.name == owner.name or place == (former.get("repo"), former.get("package"))):
-            return key
-    return None
+    if change is not None:
+        is_gone = change.reason is Reason.NOT_DESIRED
+        return None if is_gone else Held(Veto.OWNER, change.reason, change.message)
+    message = f"No record of PackageVariant {owner}: nothing proves that it was deleted"
+    return Held(Veto.OWNER, Reason.OWNER_UNKNOWN, message)
 
 
 def _successor(owner: ObjectName, context: PlanContext) -> str:

@@ -55,6 +55,7 @@ class DeletionEvidence:
         self._released, self._needed, self._waiting = desired.released, desired.still_needed, desired.waiting
         self._stalled = inventory.stalled | desired.stalled
         self._claims = claimed_packages(self._stalled, inventory)
+        self._lost_claims = _lost_claims(self._stalled, inventory)
         self._sets = {pvs.key: pvs for pvs in inventory.sets}
         self._set_retentions: dict[ObjectName, Retention | None] = {}
 
@@ -80,7 +81,9 @@ class DeletionEvidence:
             return "The PackageVariant"
         if record.set_name and set_key(owner) in self._stalled:
             return f"PackageVariantSet {owner}"
+        named = record.spec.get("downstream") or {}
         claimant = self._claims.get(PackageKey(record.url, record.path))
+        claimant = claimant or self._lost_claims.get((named.get("repo") or "", named.get("package") or ""))
         return f"PackageVariant {claimant}, which names this downstream," if claimant else ""
 
     def _still_needed(self, record: PackageVariantRecord) -> Retention:
@@ -211,7 +214,7 @@ def claimed_packages(stalled: Container[ObjectKey], inventory: Inventory) -> Map
     """Return the downstream packages that stalled PackageVariants name, each with the first of them.
 
     A stalled PackageVariant under a new name may be about to take over its own package (law 4).
-    Downstreams in repositories that are not registered are left out.
+    Downstreams in repositories that are not registered are left out: `_lost_claims` has them by their names.
     """
     claims: dict[PackageKey, ObjectName] = {}
     for key, (repo, package) in sorted(_stalled_downstreams(stalled, inventory)):
@@ -219,6 +222,20 @@ def claimed_packages(stalled: Container[ObjectKey], inventory: Inventory) -> Map
         if view is not None and package:
             claims.setdefault(PackageKey(view.url, view.full_path(package)), key)
     return claims
+
+
+def _lost_claims(stalled: Container[ObjectKey], inventory: Inventory) -> Mapping[tuple[str, str], ObjectName]:
+    """Return by downstream the first new stalled PackageVariant that names it where no Repository is.
+
+    Such as after a typo in its namespace: the downstream it names is the one of its former name (law 4).
+    """
+    return {
+        place: key
+        for key, place in sorted(_stalled_downstreams(stalled, inventory), reverse=True)
+        if all(place)
+        and key not in inventory.records
+        and ObjectName(key.namespace, place[0]) not in inventory.repositories
+    }
 
 
 def _stalled_downstreams(

@@ -539,7 +539,7 @@ class Policy(SettingsGroup):
         inside = [place for place in self.manifests if f"{place}/".startswith(f"{path}/" if path else "")]
         if inside:
             raise ValueError(
-                f"snapshot.path holds {inside[0] or '.'} of manifests: nothing in it is read as a manifest"
+                f"the manifests {inside[0] or '.'} are in snapshot.path: nothing in it is read as a manifest"
             )
         return self
 

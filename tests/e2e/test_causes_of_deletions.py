@@ -39,7 +39,7 @@ def test_removed_manifest_is_named_with_its_commit(published: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["web-edge-1", "renamed"])
-def test_variant_that_cannot_be_resolved_at_another_name_deletes_nothing_at_the_former(
+def test_variant_that_is_stalled_in_another_namespace_deletes_nothing_at_its_former_name(
     published: World, name: str
 ) -> None:
     path = manifest("edge-1", "web")
@@ -48,8 +48,8 @@ def test_variant_that_cannot_be_resolved_at_another_name_deletes_nothing_at_the_
 
     said = published.run("plan", "--all").out
 
-    became = f"PackageVariant defalt/{name}, which takes the place of default/web-edge-1, cannot be resolved"
-    assert re.search(rf"keep +edge-1/web +OwnerStalled .*{became}", said), said
+    heir = f"PackageVariant defalt/{name}, which names this downstream, is stalled"
+    assert re.search(rf"keep +edge-1/web +OwnerStalled .*{heir}", said), said
 
 
 def test_manifest_that_declares_something_else_is_named(published: World) -> None:

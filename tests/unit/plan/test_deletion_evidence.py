@@ -31,10 +31,11 @@ STALE = (
     "without its age, older than the control repository",
 )
 FRESH = ("fresh", "at its maximum age", "older than a downstream repository")
+CLAIMANTS = ("a variant that names its package", "one in a namespace without its Repository")
 TABLE: DecisionTable[Reason | None] = DecisionTable(
     {
         "suspended": ("no", "yes"),
-        "stalled": ("nothing", "the variant", "its set", "a variant that names its package"),
+        "stalled": ("nothing", "the variant", "its set", *CLAIMANTS),
         "manifests": ("read", "a path is unreadable", "its file is broken", "another file is broken"),
         "made by": ("manifest", *BY_DEPENDENTS, "set that is gone", "set that names repositories",
             "paused set of objects", *OF_OBJECTS, *OF_REPOSITORIES),
@@ -45,8 +46,8 @@ TABLE: DecisionTable[Reason | None] = DecisionTable(
         ({"suspended": "yes"}, Reason.PAUSED, "the configuration suspends every change"),
         ({"stalled": "the variant"}, Reason.OWNER_STALLED, "the variant itself is not understood"),
         ({"stalled": "its set"}, Reason.OWNER_STALLED, "its set is not understood"),
-        ({"stalled": "a variant that names its package", "repository": "registered"}, Reason.OWNER_STALLED,
-            "a variant under a new name may be about to take its package over"),
+        ({"stalled": CLAIMANTS}, Reason.OWNER_STALLED,
+            "a variant under a new name or in a namespace by mistake may be about to take its package over"),
         ({"manifests": "a path is unreadable"}, Reason.MANIFEST_UNREADABLE, "its manifest may be there"),
         ({"manifests": "its file is broken"}, Reason.MANIFEST_UNREADABLE, "its file may declare it"),
         ({"made by": "dependents, held"}, Reason.STILL_NEEDED, "packages on main still need it"),
@@ -117,8 +118,10 @@ def views(kind: str, where: str) -> dict[ObjectName, RepositoryView]:
 
 @cache
 def blank() -> Inventory:
+    renamed = variant("renamed", downstream={"repo": "edge", "package": "c0"})
     return world(
-        variant("renamed", downstream={"repo": "edge", "package": "c0"}),
+        renamed,
+        replace(renamed, key=ObjectName("defalt", "renamed")),
         policy=Policy(snapshot=SnapshotPolicy(max_age_s=MAX_AGE)),
     )
 
@@ -128,7 +131,8 @@ def an_inventory(case: Case) -> Inventory:
     stalled = {
         "the variant": ObjectKey(GROUP, "PackageVariant", *GONE_KEY),
         "its set": ObjectKey(GROUP, "PackageVariantSet", "default", "fleet"),
-        "a variant that names its package": ObjectKey(GROUP, "PackageVariant", "default", "renamed"),
+        CLAIMANTS[0]: ObjectKey(GROUP, "PackageVariant", "default", "renamed"),
+        CLAIMANTS[1]: ObjectKey(GROUP, "PackageVariant", "defalt", "renamed"),
     }
     owners = {stalled[case["stalled"]]} if case["stalled"] in stalled else set()
     if case["repository"] == "gone and stalled":
@@ -162,6 +166,7 @@ def a_record(made_by: str) -> PackageVariantRecord:
         requested_by=("default/web",) if made_by in BY_DEPENDENTS else (),
         url="host/edge",
         path="c0",
+        spec={"downstream": {"repo": "edge", "package": "c0"}},
     )
 
 
