@@ -494,6 +494,10 @@ def test_remote_main_is_judged_without_a_cache(world: World) -> None:
 # Evidence
 
 
+def _in_team(*manifests: str) -> str:
+    return "---\n".join(manifests).replace("namespace: default", "namespace: team")
+
+
 def test_manifest_that_was_moved_and_then_removed_names_the_removal(world: World) -> None:
     moved = "manifests/sites/web.yaml"
     commit(world, {WEB: None, moved: variant("edge-1", "web")})
@@ -514,12 +518,10 @@ def test_manifest_that_was_moved_stays(world: World) -> None:
 
 @pytest.mark.parametrize("change", ["name", "namespace"])
 def test_manifest_whose_identity_changed_names_the_commit(world: World, change: str) -> None:
-    text = variant("edge-1", "web").replace("package: web\n  downstream", "package: db\n  downstream")
-    text = (
-        another("other", name="other")
-        if change == "name"
-        else text.replace("namespace: default\nspec", "namespace: team\nspec")
-    )
+    text = another("other", name="other")
+    if change == "namespace":
+        text = _in_team(another("other", name="web-edge-1"))
+        commit(world, {"manifests/team.yaml": _in_team(repository("blueprints"), repository("edge-1"))})
     changed = commit(world, {WEB: text})
     commit(world, {"NOTES.md": "Later\n"})
 
