@@ -280,8 +280,7 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
     """Return what is gone that the package was made for, or where it is now."""
     former, inventory = target.view.former, context.inventory
     record = inventory.records.get(owner)
-    cluster = cluster_of(owner)
-    if owner in context.variants and (former or not cluster):
+    if owner in context.variants:
         now = context.resolved.get(owner)
         if former and former.reason is Reason.MOVED and now and record and now.view.name == record.repository:
             return former.message
@@ -291,8 +290,6 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
             place = location_text(inventory.repositories[now.view], now.downstream.path)
         moved = f"PackageVariant {owner} has another downstream now: {place}"
         return f"{former.message}, and {moved}" if former else moved
-    if cluster:
-        return f"Nothing is generated for cluster {cluster} any more"
     gone: Text = context.gone[owner].message
     if (moved_to := find_moved(owner, context)) is not None and (
         now := context.resolved.get(moved_to)

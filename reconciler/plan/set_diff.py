@@ -278,6 +278,8 @@ def explain_absence(
     """
     if record.requested_by:
         return f"Not needed any more by {', '.join(record.requested_by)}"
+    if cluster := cluster_of(record.key):
+        return f"Nothing is generated for cluster {cluster} any more"
     owner = ObjectName(record.namespace, record.set_name)
     pvs = next((pvs for pvs in inventory.sets if pvs.key == owner), None) if record.set_name else None
     if pvs is not None:

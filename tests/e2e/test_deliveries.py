@@ -72,6 +72,29 @@ def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -
     assert git(world.control, "show", f"main:live/{NET}").startswith("# Generated for")
 
 
+def test_deletion_says_whether_nothing_is_generated_or_it_goes_elsewhere(world: World) -> None:
+    delivered(world)
+    before = git(world.control, "rev-parse", "main").strip()
+    with world.edit("control", "Nothing needs it") as copy:
+        (copy / "manifests/clusters/dev/platform.yaml").unlink()
+
+    check = world.run("check", "--base", before).out
+
+    gone = "Nothing is generated for cluster dev any more"
+    assert f"delete    PackageVariant default/dependencies@dev  {gone}\n" in check
+    assert f"delete    dev/dependencies  (NotDesired)  {gone}\n" in check
+    git(world.control, "update-ref", "refs/heads/main", before)
+    with world.edit("control", "Another path") as copy:
+        manifest = copy / "manifests/repositories.yaml"
+        annotated = "{name: dev, annotations: {reconciler.dev/dependencies: deps}}"
+        manifest.write_text(manifest.read_text().replace("{name: dev}", annotated))
+
+    plan = world.run("plan").out
+
+    elsewhere = "PackageVariant default/dependencies@dev has another downstream now: dev/deps"
+    assert f"delete  dev/dependencies  NotDesired  {elsewhere}\n" in plan
+
+
 def test_what_was_rejected_is_not_proposed_again_before_it_changes(world: World) -> None:
     world.run("apply")
     assert world.run("pr", "close", "dev#1").code == 0

@@ -288,12 +288,6 @@ def test_reason_for_a_deletion_is_what_is_gone() -> None:
         Reason.NOT_DESIRED,
         "PackageVariant default/web has another downstream now: edge/web",
     )
-    generated = ObjectName("default", "dependencies@prod")
-    records = {generated: a_record(name=generated.name)}
-    target = a_target(owner=generated, main_owner=generated)
-    gone = {generated: VariantChange(generated, Reason.NOT_DESIRED, "gone")}
-    change = decision(target, gone=gone, inventory={"records": records})
-    assert (change.op, change.message) == (Op.DELETE, "Nothing is generated for cluster prod any more")
 
 
 OLD_PLACE = "Repository default/edge moved from directory a to directory b"
