@@ -98,7 +98,7 @@ NEXT_STEPS = {
     ),
     ConflictCode.UNPUBLISHED: "Publish {name} with a package.yaml, in a version that is asked for",
     ConflictCode.DOWNGRADE: (
-        "Write a manifest of your own for {name} that names the version{form}; for the whole fleet,"
+        "Name the version in a manifest of your own for {name}{form}; for the whole fleet,"
         " `allowDowngrade: true` below `dependencies` in reconciler.yaml"
     ),
     ConflictCode.SELECTION: (
