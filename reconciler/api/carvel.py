@@ -1,10 +1,15 @@
 """Carvel's packaging manifests, with the dependency fields that were proposed for them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from reconciler.api.meta import ForeignManifest, ForeignModel, Items
+from reconciler.api.meta import ForeignManifest, ForeignModel, Items, known_versions
+
+DataVersion = Annotated[
+    str, known_versions("data.packaging.carvel.dev/v1alpha1", "internal.packaging.carvel.dev/v1alpha1")
+]
+PackagingVersion = Annotated[str, known_versions("packaging.carvel.dev/v1alpha1")]
 
 
 class ProvidedApi(ForeignModel):
@@ -66,6 +71,7 @@ class CarvelPackageSpec(ForeignModel):
 class CarvelPackage(ForeignManifest):
     """`data.packaging.carvel.dev/v1alpha1 Package`, also stored as InternalPackage."""
 
+    api_version: DataVersion
     spec: CarvelPackageSpec
 
 
@@ -85,6 +91,7 @@ class PackageMetadataSpec(ForeignModel):
 class PackageMetadata(ForeignManifest):
     """`data.packaging.carvel.dev/v1alpha1 PackageMetadata`; it never affects resolution."""
 
+    api_version: DataVersion
     spec: PackageMetadataSpec = PackageMetadataSpec()
 
 
@@ -163,6 +170,7 @@ class PackageRepositorySpec(ForeignModel):
 class PackageRepository(ForeignManifest):
     """`packaging.carvel.dev/v1alpha1 PackageRepository`."""
 
+    api_version: PackagingVersion
     spec: PackageRepositorySpec
 
 
@@ -236,4 +244,5 @@ class PackageInstallSpec(ForeignModel):
 class PackageInstall(ForeignManifest):
     """`packaging.carvel.dev/v1alpha1 PackageInstall`."""
 
+    api_version: PackagingVersion
     spec: PackageInstallSpec

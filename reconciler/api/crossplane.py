@@ -1,10 +1,25 @@
 """Crossplane's package manifests, of today and of its packages-v2 design."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from reconciler.api.meta import ForeignManifest, ForeignModel, Items
+from reconciler.api.meta import ForeignManifest, ForeignModel, Items, known_versions
+
+PackageVersion = Annotated[
+    str,
+    known_versions(
+        *(f"pkg.crossplane.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")),
+        *(f"packages.crossplane.io/{version}" for version in ("v1beta1", "v1alpha1")),
+    ),
+]
+MetaVersion = Annotated[
+    str,
+    known_versions(
+        *(f"meta.pkg.crossplane.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")),
+        *(f"meta.dev.upbound.io/{version}" for version in ("v2alpha1", "v1alpha1")),
+    ),
+]
 
 
 class LocalObjectReference(ForeignModel):
@@ -47,6 +62,7 @@ class CrossplanePackageSpec(ForeignModel):
 class CrossplanePackage(ForeignManifest):
     """`pkg.crossplane.io Provider | Configuration | Function`, or the design's `Package`."""
 
+    api_version: PackageVersion
     spec: CrossplanePackageSpec
 
 
@@ -90,6 +106,7 @@ class MetaSpec(ForeignModel):
 class Meta(ForeignManifest):
     """`crossplane.yaml`: `meta.pkg.crossplane.io Provider | Configuration | Function`."""
 
+    api_version: MetaVersion
     spec: MetaSpec = MetaSpec()
 
 
@@ -146,6 +163,7 @@ class RevisionSpec(ForeignModel):
 class Revision(ForeignManifest):
     """`ProviderRevision | ConfigurationRevision | FunctionRevision | PackageRevision`."""
 
+    api_version: PackageVersion
     spec: RevisionSpec
 
 
@@ -175,6 +193,7 @@ class LockPackage(ForeignModel):
 class Lock(ForeignManifest):
     """`pkg.crossplane.io/v1beta1 Lock`, with packages at the top level, or the design's PackageLock."""
 
+    api_version: PackageVersion
     packages: Items[LockPackage] = ()
     custom_resource_definitions: dict[str, str] = Field(default_factory=dict)
     compositions: dict[str, str] = Field(default_factory=dict)
@@ -206,4 +225,13 @@ class ImageConfigSpec(ForeignModel):
 class ImageConfig(ForeignManifest):
     """`pkg.crossplane.io/v1beta1 ImageConfig`."""
 
+    api_version: PackageVersion
     spec: ImageConfigSpec
+
+
+class RuntimeConfig(ForeignManifest):
+    """`pkg.crossplane.io DeploymentRuntimeConfig | ControllerConfig`, of which nothing is read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    api_version: PackageVersion

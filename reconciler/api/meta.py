@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 
 class ApiModel(BaseModel):
@@ -162,6 +163,27 @@ class ForeignModel(BaseModel):
         populate_by_name=True,
         strict=True,
     )
+
+
+def known_versions(*known: str, pattern: str = "") -> AfterValidator:
+    """Return the check that an API version is a known one, or matches the pattern that `known` describes.
+
+    The objects of a cluster are accepted in any version: its API server understood them.
+    """
+
+    def check(value: str, info: ValidationInfo) -> str:
+        if value in known or info.context == ACCEPTED or (pattern and re.fullmatch(pattern, value)):
+            return value
+        group = value.rpartition("/")[0]
+        versions = [version for version in known if version.rpartition("/")[0] == group] or list(known)
+        expected = " or ".join(filter(None, (", ".join(map(repr, versions[:-1])), repr(versions[-1]))))
+        raise PydanticCustomError("enum", "unknown version", {"expected": expected})
+
+    return AfterValidator(check)
+
+
+ACCEPTED = "accepted"
+"""The context in which objects are parsed that an API server has accepted."""
 
 
 class ForeignManifest(ForeignModel):

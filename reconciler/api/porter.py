@@ -5,7 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from reconciler.api.meta import ForeignModel, Items
+from reconciler.api.meta import ForeignModel, Items, known_versions
+
+BundleSchema = Annotated[str, known_versions("1.0.x", "1.1.x", "1.2.x", pattern=r"v?1\.[0-2]\.\d+(-.+)?")]
+InstallationSchema = Annotated[str, known_versions("1.0.x", pattern=r"v?1\.0\.\d+(-.+)?")]
 
 
 class PorterModel(ForeignModel):
@@ -127,6 +130,7 @@ class BundleManifest(PorterModel):
 
     model_config = ConfigDict(extra="allow")
 
+    schemaVersion: BundleSchema = ""
     name: str
     version: str = ""
     registry: str = ""
@@ -150,7 +154,7 @@ class Installation(PorterModel):
     """`schemaType: Installation`, schemaVersion 1.0.2; an empty namespace means global."""
 
     schemaType: str = ""
-    schemaVersion: str = ""
+    schemaVersion: InstallationSchema = ""
     name: str
     namespace: str = ""
     uninstalled: bool = False

@@ -1,11 +1,13 @@
 """Schema of `snapshot.yaml`: cluster, time, and completeness of the lists of objects."""
 
+from typing import Final, Literal
+
 from pydantic import Field
 
 from reconciler.api.meta import ApiModel, Manifest
 
-API_VERSION = "reconciler.dev/v1alpha1"
-KIND = "Snapshot"
+API_VERSION: Final = "reconciler.dev/v1alpha1"
+KIND: Final = "Snapshot"
 FILE = "snapshot.yaml"
 
 
@@ -48,5 +50,9 @@ class SnapshotSpec(ApiModel):
 class SnapshotHeader(Manifest):
     """The header of a snapshot; `metadata.name` is the cluster."""
 
+    api_version: Literal["reconciler.dev/v1alpha1"]
+    """API version of the snapshot."""
+    kind: Literal["Snapshot"]
+    """Kind of the file."""
     spec: SnapshotSpec = Field(default_factory=SnapshotSpec)
     """Time, versions and lists of objects."""

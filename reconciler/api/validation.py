@@ -24,6 +24,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
+from reconciler.api.meta import ACCEPTED
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import boolean_hint, close_names, parse_boolean, suggest
 from reconciler.policy import refuse_field
@@ -88,10 +89,12 @@ def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | 
     """Return the model of `data`, or all its errors in the order of the fields.
 
     Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields. What
-    an API server has `accepted` may have fields of a newer version of its schema, which are ignored.
+    an API server has `accepted` may be of a newer version, whose further fields are ignored.
     """
     try:
-        return model.model_validate(data, by_alias=True, by_name=False, extra="ignore" if accepted else None)
+        context = ACCEPTED if accepted else None
+        extra: Literal["ignore"] | None = "ignore" if accepted else None
+        return model.model_validate(data, by_alias=True, by_name=False, extra=extra, context=context)
     except ValidationError as error:
         return tuple(_field_errors(model, _details(error)))
 

@@ -51,6 +51,7 @@ from reconciler.read.files import (
     parse_file,
     yaml_limits,
 )
+from reconciler.read.state import check_schema
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 
@@ -82,6 +83,7 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInput
     """Return the published packages, the lock files of main if they are reviewed, else of the state.
 
     Raises:
+        ConfigurationError: A lock was written by a newer version.
         UnavailableError: The control repository is unreadable.
     """
     control, reviewed, limits = inventory.control, inventory.reviewed, inventory.policy.limits
@@ -90,6 +92,8 @@ def read_dependencies(inventory: Inventory, mirrors: Mirrors) -> DependencyInput
     else:
         files = {f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in reviewed.files.items()}
         locks = {path: data for path, data in files.items() if is_lock_file(path)}
+    for path, data in locks.items():
+        check_schema(path, data)
     # Nothing can need a package: listing every repository would be wasted.
     if not (inventory.documents or inventory.variants or inventory.sets):
         return DependencyInputs(locks=locks)

@@ -5,7 +5,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -100,8 +100,8 @@ class PackageIndex(ApiModel):
     `environment` is the environment of a cluster; only the layer of a cluster has it.
     """
 
-    api_version: str
-    kind: str
+    api_version: Literal["reconciler.dev/v1alpha1"]
+    kind: Literal["PackageIndex"]
     environment: str = ""
     defaults: dict[str, str] = Field(default_factory=dict)
 
@@ -497,7 +497,7 @@ class PackageVersion(ApiModel):
     is the reason not to choose this version any more.
     """
 
-    api_version: str
+    api_version: Literal["reconciler.dev/v1alpha1"]
     kind: str
     source: str
     aliases: Annotated[tuple[str, ...], Field(strict=False)] = ()

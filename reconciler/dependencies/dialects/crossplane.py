@@ -56,7 +56,7 @@ _GONE = {
     "StackDefinition": "Build a Configuration package with Compositions instead of a behavior.yaml",
 }
 _PACKAGES = ("provider", "configuration", "function", "package")
-_CARRIED = frozenset({"ImageConfig", "DeploymentRuntimeConfig", "ControllerConfig"})
+_CARRIED = frozenset({"DeploymentRuntimeConfig", "ControllerConfig"})
 PARENT = "pkg.crossplane.io/package"
 PRUNE_DEPENDENCIES = "reconciler.dev/prune-dependencies"
 PRUNE_KINDS = "reconciler.dev/prune-orphaned-crds"
@@ -99,7 +99,9 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
         notes.parse(api.Lock, flatten_lock(document))
     elif kind == "ImageConfig":
         return _read_image_config(document, notes)
-    elif kind not in _CARRIED:
+    elif kind in _CARRIED:
+        notes.parse(api.RuntimeConfig, document)
+    else:
         notes.refuse(("kind",), f"{kind} is no kind of Crossplane's package API", reason=Reason.UNKNOWN_KIND)
     return notes.reading()
 

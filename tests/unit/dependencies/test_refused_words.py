@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -267,3 +268,49 @@ def test_carvel_packages_name_themselves_and_need_no_header() -> None:
         ("carvel:db.io", "1.1.0"),
     ]
     assert folder(HEADER, carvel(), METADATA).candidates
+
+
+RUNTIME = document("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", {"serviceTemplate": {}})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "field", "newer", "meant"),
+    [
+        (provider(), "apiVersion", "pkg.crossplane.io/v9", "pkg.crossplane.io/v1"),
+        (RUNTIME, "apiVersion", "pkg.crossplane.io/v2", "pkg.crossplane.io/v1"),
+        (meta(), "apiVersion", "meta.pkg.crossplane.io/v3", "meta.pkg.crossplane.io/v1"),
+        (carvel(), "apiVersion", "data.packaging.carvel.dev/v7", "data.packaging.carvel.dev/v1alpha1"),
+        (METADATA, "apiVersion", "data.packaging.carvel.dev/v1", "data.packaging.carvel.dev/v1alpha1"),
+        (install_with(), "apiVersion", "packaging.carvel.dev/v1", "packaging.carvel.dev/v1alpha1"),
+        (installation(), "schemaVersion", "9.0.0", "1.0.x"),
+        (bundle(schemaVersion="1.0.1"), "schemaVersion", "9.0.0", "1.0.x"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_manifest_of_an_unknown_version_is_refused_and_the_known_ones_are_named(
+    manifest: Mapping[str, Any], field: str, newer: str, meant: str
+) -> None:
+    (problem,) = read({**manifest, field: newer}).problems
+
+    assert not read(manifest).problems
+    assert problem.message.endswith(f"but is the text {newer!r}")
+    assert str(problem.message).startswith(f"{field} must be ")
+    assert str(problem.hint) in {f"Did you mean {meant}?", f"Known here: {meant}."}
+
+
+def test_object_of_a_cluster_may_be_of_a_newer_version() -> None:
+    newer = {**provider(), "apiVersion": "pkg.crossplane.io/v9"}
+
+    reading = read_manifest(newer, replace(SOURCE, observed=True))
+
+    assert reading is not None
+    assert not reading.problems
+    assert reading.installs
+
+
+def test_header_of_a_version_that_is_not_known_is_no_candidate() -> None:
+    reading = read_package_version([({**HEADER, "apiVersion": "reconciler.dev/v2"}, SOURCE)])
+
+    assert read_package_version([(HEADER, SOURCE)]).candidates
+    (problem,) = reading.problems
+    assert "apiVersion must be 'reconciler.dev/v1alpha1'" in problem.message

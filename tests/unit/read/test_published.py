@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.base.errors import Location
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import DependencyInputs, PackageTree, PublishedPackages
 from reconciler.git.repository import Mirrors
@@ -309,6 +309,13 @@ def test_locks_are_those_of_the_state_branch_or_the_reviewed_ones(world: World) 
     inventory = with_control(World(world.root / "other"), reviewed=ReviewedLock(files=files))
 
     assert read_dependencies(inventory, world.mirrors) == DependencyInputs(locks={"locks/a.json": b"main"})
+
+
+def test_lock_of_a_newer_version_is_no_lock_to_replace(world: World) -> None:
+    newer = {"a.json": File.of(b'{"apiVersion": "reconciler.dev/v9", "kind": "PackageLock"}')}
+
+    with pytest.raises(ConfigurationError, match=r"locks/a\.json.*newer version"):
+        read_dependencies(with_control(world, reviewed=ReviewedLock(files=newer)), world.mirrors)
 
 
 def test_packages_are_read_only_if_something_may_need_them(world: World) -> None:

@@ -354,8 +354,11 @@ def test_object_of_two_api_versions_counts_once_in_its_namespace_and_in_all(worl
 
 @pytest.mark.parametrize(
     "text",
-    ["a: [", "x\n---\ny\n", header(listed(0), extra=1), header(time="yesterday"), header({"kind": 1})],
-    ids=["not YAML", "two documents", "an unknown field", "no time", "a list without a count"],
+    [
+        *("a: [", "x\n---\ny\n", header(listed(0), extra=1), header(time="yesterday"), header({"kind": 1})),
+        header().replace("/v1alpha1", "/v2"),
+    ],
+    ids=["not YAML", "two documents", "an unknown field", "no time", "a list without a count", "newer"],
 )
 def test_nothing_is_complete_with_an_invalid_header(world: Make, text: str) -> None:
     snapshot = read(world({"snapshot/snapshot.yaml": text, "snapshot/x.json": kubectl(A)}))
