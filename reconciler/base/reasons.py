@@ -151,7 +151,7 @@ class Reason(StrEnum):
     REJECTED = "Rejected", Facts(phase=Phase.REJECTED, ensured=False)
     REMOVAL_UNPROVEN = (
         "RemovalUnproven",
-        Facts(phase=Phase.HELD_BACK, waits_for="a checkout that shows its removal"),
+        Facts(phase=Phase.HELD_BACK, waits_for="the commit that removes it"),
     )
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"

@@ -178,7 +178,7 @@ def _why_kept(owner: ObjectName, package: PackageKey, context: PlanContext) -> H
     if owner in context.variants:
         if owner in context.resolved:
             outdated = find_outdated(owner, package, context.inventory.control)
-            return Held(Veto.OWNER, Reason.REMOVAL_UNPROVEN, outdated) if outdated else None
+            return Held(Veto.OWNER, *outdated) if outdated else None
         if owner in context.staying:
             return Held(Veto.OWNER, Reason.AWAITING_WAVE, context.staying[owner])
         return Held(Veto.OWNER, Reason.OWNER_STALLED, f"PackageVariant {owner} cannot be resolved")

@@ -108,8 +108,9 @@ class DeletionEvidence:
         control = self._inventory.control
         if (record.requested_by or cluster_of(record.key)) and not control.standing.is_outdated:
             return None  # whether it leaves follows from the packages that need it
-        outdated = find_outdated(record.key, PackageKey(record.url, record.path), control)
-        why = outdated or control.unproven.get(owner_key(record), "")
+        if outdated := find_outdated(record.key, PackageKey(record.url, record.path), control):
+            return outdated
+        why = control.unproven.get(owner_key(record), "")
         return Retention(Reason.REMOVAL_UNPROVEN, why) if why else None
 
     def _retained_by_set(
@@ -192,19 +193,20 @@ def _taken(snapshot: Snapshot) -> int:
     return snapshot.time if snapshot.taken is None else snapshot.taken
 
 
-def find_outdated(variant: ObjectName, package: PackageKey, control: Control) -> str:
-    """Return why the commit that is read cannot tell that a variant let go of a package; "" if it can.
+def find_outdated(variant: ObjectName, package: PackageKey, control: Control) -> Retention | None:
+    """Return why the commit that is read cannot tell that a variant let go of a package; None if it can.
 
     Where it does not contain what was applied last, only what it removed itself is removed.
     """
     if control.standing.is_outdated:
-        return f"{control.standing.sentence}, so nothing proves that it was removed"
+        return Retention(
+            Reason.CHECKOUT_OUTDATED, f"{control.standing.sentence}, and newer commits may want it"
+        )
     if control.before is None or (variant, package) in control.before:
-        return ""
+        return None
     newest = (control.standing.applied or control.standing.newest or "")[:SHORT]
-    return (
-        f"This commit does not contain {newest}, which was applied last, and removes nothing of this package"
-    )
+    here = f"This commit does not contain {newest}, which was applied last"
+    return Retention(Reason.CHECKOUT_OUTDATED, f"{here}, and removes nothing of this package")
 
 
 # Packages that stalled manifests name
