@@ -217,7 +217,7 @@ def istio(root: Path) -> Iterator[Case]:
             yield Case(crds, None, value, is_refused)
 
 
-def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind) -> Sequence[Object]:
+def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind, _: bytes) -> Sequence[Object]:
     return by_kind.get(kind.kind, ())
 
 
