@@ -49,6 +49,7 @@ _SPECS: Final[Mapping[str, Mapping[str, Any]]] = {
     "PersistentVolumeClaim": {"volumeMode": "Filesystem"},
     "PersistentVolume": {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"},
     "HorizontalPodAutoscaler.autoscaling": {"minReplicas": 1},
+    "CSIDriver.storage.k8s.io": {"attachRequired": True, "volumeLifecycleModes": ["Persistent"]},
     "Pod": {},
 }
 _OBJECTS: Final[Mapping[str, Mapping[str, Any]]] = {

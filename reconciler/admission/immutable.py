@@ -5,7 +5,7 @@ empty one. What depends on a value that only the cluster has is no refusal.
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -30,73 +30,86 @@ class Fault(NamedTuple):
 
 
 class ImmutableField(NamedTuple):
-    """An immutable field; `once` lets it be set where it was absent.
-
-    It is enforced from version `since` until `before`.
-    """
+    """An immutable field, enforced from version `since` until `before`."""
 
     path: str
-    once: bool = False
-    reason: str = _IMMUTABLE
-    since: Version = (1, 0)
-    before: Version = (1, 1000)
+    flags: frozenset[str]
+    """`once` lets it be set where it was absent; the order of a `set` is none."""
+    since: Version
+    before: Version
+
+    @property
+    def reason(self) -> str:
+        """The reason in the words of the API server."""
+        return _REASONS.get(self.path, _IMMUTABLE)
 
 
-_SELECTOR = (ImmutableField("spec.selector"),)
-_ROLE = (ImmutableField("roleRef", reason="cannot change roleRef"),)
-FIELDS: Final[Mapping[str, tuple[ImmutableField, ...]]] = {
-    # apps: the ValidateUpdate of each strategy, since apps/v1; StatefulSet is below.
-    "Deployment.apps": _SELECTOR,
-    "DaemonSet.apps": _SELECTOR,
-    "ReplicaSet.apps": _SELECTOR,
-    # What ValidateJobSpecUpdate of batch compares, but for what depends on other fields.
-    "Job.batch": (
-        ImmutableField("spec.selector"),
-        ImmutableField("spec.completionMode"),
-        ImmutableField("spec.podFailurePolicy", since=(1, 26)),
-        ImmutableField("spec.backoffLimitPerIndex", since=(1, 28)),
-        ImmutableField("spec.successPolicy", since=(1, 30)),
-        ImmutableField("spec.managedBy", since=(1, 30)),
-    ),
-    # core: ValidatePersistentVolumeUpdate, ValidateSecretUpdate
-    "PersistentVolume": (
-        ImmutableField("spec.volumeMode"),
-        ImmutableField(
-            "spec.nodeAffinity", once=True, reason="field is immutable once it is set", before=(1, 35)
-        ),
-    ),
-    "Secret": (ImmutableField("type"),),
-    # rbac, scheduling, networking, node, storage: Validate...Update of each
-    "RoleBinding.rbac.authorization.k8s.io": _ROLE,
-    "ClusterRoleBinding.rbac.authorization.k8s.io": _ROLE,
-    "PriorityClass.scheduling.k8s.io": (
-        ImmutableField("value", reason="may not be changed in an update"),
-        ImmutableField("preemptionPolicy", since=(1, 24)),
-    ),
-    "IngressClass.networking.k8s.io": (ImmutableField("spec.controller"),),
-    "RuntimeClass.node.k8s.io": (ImmutableField("handler"),),
-    "EndpointSlice.discovery.k8s.io": (ImmutableField("addressType"),),
-    "VolumeAttributesClass.storage.k8s.io": (ImmutableField("driverName"), ImmutableField("parameters")),
-    "StorageClass.storage.k8s.io": (
-        ImmutableField("provisioner", reason="updates to provisioner are forbidden"),
-        ImmutableField("parameters", reason="updates to parameters are forbidden"),
-        ImmutableField("reclaimPolicy", reason="updates to reclaimPolicy are forbidden"),
-        ImmutableField("volumeBindingMode"),
-    ),
-    # In validateCustomResourceDefinitionSpecUpdate of apiextensions, once it is established.
-    "CustomResourceDefinition.apiextensions.k8s.io": (
-        ImmutableField("spec.group"),
-        ImmutableField("spec.scope"),
-        ImmutableField("spec.names.kind"),
-        ImmutableField("spec.names.plural"),
-    ),
+_REASONS: Final[Mapping[str, str]] = {
+    **{
+        f: f"updates to {f} are forbidden"
+        for f in ("provisioner", "parameters", "reclaimPolicy", "driverName")
+    },
+    "roleRef": "cannot change roleRef",
+    "value": "may not be changed in an update",
 }
+_ROWS: Final = """\
+Deployment.apps DaemonSet.apps ReplicaSet.apps: spec.selector # ValidateUpdate of each strategy 1.32
+ControllerRevision.apps: data # ValidateControllerRevisionUpdate 1.32
+Job.batch: spec.selector, spec.completionMode, spec.podFailurePolicy >=1.26 # ValidateJobSpecUpdate 1.36
+Job.batch: spec.backoffLimitPerIndex >=1.29, spec.successPolicy >=1.31 # ValidateJobSpecUpdate 1.36
+Job.batch: spec.managedBy >=1.32 # ValidateJobSpecUpdate 1.36
+PersistentVolume: spec.volumeMode # ValidatePersistentVolumeUpdate 1.33
+PersistentVolume: spec.nodeAffinity once <1.35 # validatePvNodeAffinity 1.33
+ResourceQuota: spec.scopes set # ValidateResourceQuotaUpdate 1.33
+Secret: type # ValidateSecretUpdate 1.33
+RoleBinding.rbac.authorization.k8s.io: roleRef # ValidateRoleBindingUpdate 1.36
+ClusterRoleBinding.rbac.authorization.k8s.io: roleRef # ValidateClusterRoleBindingUpdate 1.36
+PriorityClass.scheduling.k8s.io: value, preemptionPolicy >=1.24 # ValidatePriorityClassUpdate 1.36
+IngressClass.networking.k8s.io: spec.controller # validateIngressClassSpecUpdate 1.36
+IPAddress.networking.k8s.io: spec.parentRef # ValidateIPAddressUpdate 1.36
+RuntimeClass.node.k8s.io: handler # ValidateRuntimeClassUpdate 1.36
+EndpointSlice.discovery.k8s.io: addressType # ValidateEndpointSliceUpdate 1.21
+StorageClass.storage.k8s.io: provisioner, parameters, reclaimPolicy # ValidateStorageClassUpdate 1.36
+StorageClass.storage.k8s.io: volumeBindingMode # ValidateStorageClassUpdate 1.36
+VolumeAttributesClass.storage.k8s.io: driverName, parameters # ValidateVolumeAttributesClassUpdate 1.36
+CSIDriver.storage.k8s.io: spec.attachRequired, spec.volumeLifecycleModes # ValidateCSIDriverUpdate 1.36
+CSIStorageCapacity.storage.k8s.io: nodeTopology, storageClassName # ValidateCSIStorageCapacityUpdate 1.36
+VolumeAttachment.storage.k8s.io: spec # ValidateVolumeAttachmentUpdate 1.36
+CustomResourceDefinition.apiextensions.k8s.io: spec.group, spec.names.plural # ...SpecUpdate 1.37
+CustomResourceDefinition.apiextensions.k8s.io: spec.scope, spec.names.kind # ...SpecUpdate 1.37
+"""
+"""Kinds, their fields, and the function of Kubernetes with which the row was compared, in a version.
+
+A version that has a field only as alpha drops it before it is compared. What other fields decide is below.
+"""
+
+
+def _fields() -> Mapping[str, tuple[ImmutableField, ...]]:
+    fields: dict[str, tuple[ImmutableField, ...]] = {}
+    for row in _ROWS.splitlines():
+        kinds, rules = row.partition(" # ")[0].split(": ")
+        for path, *flags in map(str.split, rules.split(", ")):
+            bounds = {
+                flag.partition("1.")[0]: (1, int(flag.partition("1.")[2])) for flag in flags if "1." in flag
+            }
+            rule = ImmutableField(path, frozenset(flags), bounds.get(">=", _FIRST), bounds.get("<", _LAST))
+            fields |= {kind: (*fields.get(kind, ()), rule) for kind in kinds.split()}
+    return fields
+
+
+_FIRST: Final[Version] = (1, 0)
+_LAST: Final[Version] = (1, 1000)
+FIELDS: Final = _fields()
 _STATEFUL: Final = (
     *("replicas", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy"),
     *("minReadySeconds", "ordinals", "revisionHistoryLimit"),
 )
 """Fields of a StatefulSet that may change; the last one only since 1.33 (kubernetes#130263)."""
 _LIMIT_SINCE: Final = (1, 33)
+_SHRINKS_SINCE: Final = (1, 32)
+"""A claim may be smaller than before, but not smaller than its volume, which it had in general."""
+_RESIZED_SINCE: Final = (1, 35)
+"""The resources of the Pods of a suspended Job may change."""
 _VOLUME: Final = frozenset(
     {
         *("capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "storageClassName"),
@@ -104,11 +117,17 @@ _VOLUME: Final = frozenset(
     }
 )
 """Fields of a PersistentVolume that are no source."""
-_CLAIM: Final = frozenset({"resources", "volumeAttributesClassName"})
-_PLACING: Final = frozenset({"nodeSelector", "affinity", "tolerations", "schedulingGates"})
-_POD: Final = frozenset(
-    {"activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"}
+_CHOSEN: Final = frozenset({"storageClassName", "volumeName", "dataSource", "dataSourceRef"})
+"""Fields of a claim that the cluster fills in where main has none."""
+_PLACING: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
+_POD: Final = frozenset({"activeDeadlineSeconds", "tolerations", "schedulingGates"})
+_ASSIGNED: Final = frozenset(
+    {
+        *("nodeName", "serviceAccountName", "serviceAccount", "priority", "priorityClassName", "overhead"),
+        *("preemptionPolicy", "imagePullSecrets", "runtimeClassName"),
+    }
 )
+"""Fields of a Pod that the cluster fills in where main has none."""
 FORCED: Final[Mapping[str, Callable[[str], bool]]] = {
     "kustomize.toolkit.fluxcd.io/force": lambda text: text.lower() in ("enabled", "true"),
     "argocd.argoproj.io/sync-options": lambda text: (
@@ -149,10 +168,12 @@ def find_faults(
     before, after = with_defaults(old, kind), with_defaults(new, kind)
     for rule in FIELDS.get(kind, ()):
         first, last = rule.since, rule.before
-        is_enforced = first <= version < last if version else (first, last) == ((1, 0), (1, 1000))
+        is_enforced = first <= version < last if version else (first, last) == (_FIRST, _LAST)
         path = rule.path.split(".")
         was, will = field(before, *path), field(after, *path)
-        if is_enforced and not (rule.once and _is_empty(was)) and not same(was, will):
+        if "set" in rule.flags and isinstance(was, list) and isinstance(will, list):
+            was, will = ([*sorted({*map(str, side)})] for side in (was, will))
+        if is_enforced and not ("once" in rule.flags and _is_empty(was)) and not same(was, will):
             yield Fault(rule.path, rule.reason)
     special = _SPECIAL.get(kind)
     if special is not None:
@@ -208,33 +229,47 @@ def _job(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None
         yield Fault("spec.completions", _IMMUTABLE)
     templates = [field(side, "spec", "template") for side in (old, new)]
     if field(old, "spec", "suspend") is True:
-        templates = [_unplaced(template) for template in templates]
+        is_resized = version is None or version >= _RESIZED_SINCE
+        templates = [_unplaced(template, is_resized=is_resized) for template in templates]
     if not same(*templates):
         yield Fault("spec.template", _IMMUTABLE)
 
 
-def _unplaced(template: Any) -> Any:
+def _unplaced(template: Any, *, is_resized: bool) -> Any:
     """Return a template without what may change while a Job is suspended: metadata, placement, resources."""
     spec = {key: part for key, part in _spec(template or {}).items() if key not in _PLACING}
-    for name in ("containers", "initContainers"):
+    spec["affinity"] = _without(spec.get("affinity"), "nodeAffinity")
+    for name in ("containers", "initContainers") if is_resized else ():
         if name in spec:
             spec[name] = [_without(container, "resources") for container in items(spec, name)]
     return spec
 
 
-def _claim(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
-    was, will = map(_spec, (old, new))
-    for name in sorted(was.keys() & will.keys() - _CLAIM):
-        # Where one side lacks a field the cluster may have chosen the same value.
-        if not same(was[name], will[name]):
-            reason = (
-                "spec is immutable after creation except resources.requests and volumeAttributesClassName"
-            )
-            yield Fault(f"spec.{name}", reason)
-    path = ("resources", "requests", "storage")
-    sizes = [quantity(field(spec, *path)) for spec in (was, will)]
+def _claim(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:
+    was, will = map(_claimed, (old, new))
+    for name in sorted(was.keys() | will.keys()):
+        if name in _CHOSEN and (name not in was or (name.startswith("data") and name not in will)):
+            continue  # the cluster may have the same value, or fill in one data source from the other one
+        if not same(was.get(name), will.get(name), amounts=True):
+            exceptions = "resources.requests and volumeAttributesClassName for bound claims"
+            yield Fault(f"spec.{name}", f"spec is immutable after creation except {exceptions}")
+    classes = [field(side, "spec", "volumeAttributesClassName") for side in (old, new)]
+    if classes[0] and not classes[1]:
+        yield Fault("spec.volumeAttributesClassName", "update from non-nil value to nil is forbidden")
+    path = ("spec", "resources", "requests", "storage")
+    sizes = [quantity(field(side, *path)) for side in (old, new)]
     if sizes[0] is not None and sizes[1] is not None and sizes[1] < sizes[0]:
-        yield Fault(f"spec.{'.'.join(path)}", "field can not be less than previous value")
+        least = "status.capacity" if version and version >= _SHRINKS_SINCE else "previous value"
+        yield Fault(".".join(path), f"field can not be less than {least}")
+
+
+def _claimed(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what may not change of a claim."""
+    spec = {key: part for key, part in _spec(claim).items() if key != "volumeAttributesClassName"}
+    resources = spec.get("resources")
+    if isinstance(resources, Mapping):
+        spec["resources"] = {**resources, "requests": _without(resources.get("requests"), "storage")}
+    return spec
 
 
 def _volume(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
@@ -244,7 +279,7 @@ def _volume(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -
         if name == "csi" and field(sides[0], "controllerExpandSecretRef") is None:
             sides = [_without(side, "controllerExpandSecretRef") for side in sides]
         if not same(*sides):
-            yield Fault(f"spec.{name}", "the source of a volume is immutable after creation")
+            yield Fault(f"spec.{name}", "spec.persistentvolumesource is immutable after creation")
 
 
 def _spec(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -261,15 +296,38 @@ def _service(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) 
     if "ExternalName" in (was.get("type"), will.get("type")):
         return
     # An address that is left out stays. One that is new may be the one that the cluster has, but for `None`.
-    before, after = was.get("clusterIP") or "", will.get("clusterIP") or ""
-    if before != after and ((before and after) or after == "None"):
+    before, after = (
+        [ip for ip in _list(spec, "clusterIPs") or [spec.get("clusterIP")] if ip] for spec in (was, will)
+    )
+    if _moves(before, after) or (not before and after[:1] == ["None"]):
         yield Fault("spec.clusterIP", "may not change once set")
-    first, second = (next(iter(spec.get("ipFamilies") or ()), "") for spec in (was, will))
-    if first and second and first != second:
+    if _moves(_list(was, "ipFamilies"), _list(will, "ipFamilies")):
         yield Fault("spec.ipFamilies", "may not change once set")
     kinds, classes = ([spec.get(key) or "" for spec in (was, will)] for key in ("type", "loadBalancerClass"))
-    if kinds == ["LoadBalancer"] * 2 and classes[0] != classes[1]:
-        yield Fault("spec.loadBalancerClass", "may not change once set")
+    if kinds == ["LoadBalancer"] * 2:
+        if classes[0] != classes[1]:
+            yield Fault("spec.loadBalancerClass", "may not change once set")
+        ports = [spec.get("healthCheckNodePort") for spec in (was, will)]
+        is_local = was.get("externalTrafficPolicy") == will.get("externalTrafficPolicy") == "Local"
+        if is_local and all(ports) and ports[0] != ports[1]:
+            yield Fault("spec.healthCheckNodePort", _IMMUTABLE)
+
+
+def _list(spec: Mapping[str, Any], name: str) -> list[Any]:
+    value = spec.get(name)
+    return value if isinstance(value, list) else []
+
+
+def _moves(old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Tell whether lists differ but for members that are added or removed at the end."""
+    return any(was != will for was, will in zip(old, new, strict=False))
+
+
+def _ranges(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
+    """Yield changes of a ServiceCIDR; a second range may be added."""
+    was, will = (_list(_spec(side), "cidrs") for side in (old, new))
+    if len(will) < len(was) or _moves(was, will):
+        yield Fault("spec.cidrs", _IMMUTABLE)
 
 
 def _frozen(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
@@ -294,8 +352,12 @@ def _data(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pod(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> Iterator[Fault]:
+    is_gated = bool(field(old, "spec", "schedulingGates"))
+    free = {*_POD, *_ASSIGNED - (_spec(old).keys() & _spec(new).keys())}
+    free |= {"nodeSelector", "affinity"} if is_gated else set()
+
     def fixed(value: Mapping[str, Any]) -> Mapping[str, Any]:
-        spec = {key: part for key, part in _spec(value).items() if key not in _POD}
+        spec = {key: part for key, part in _spec(value).items() if key not in free}
         for name in ("containers", "initContainers"):
             if name in spec:
                 spec[name] = [_without(_without(c, "image"), "imagePullPolicy") for c in items(spec, name)]
@@ -306,14 +368,15 @@ def _pod(old: Mapping[str, Any], new: Mapping[str, Any], _: Version | None) -> I
 
 
 _SPECIAL: Final[Mapping[str, Callable[..., Iterator[Fault]]]] = {
-    "StatefulSet.apps": _stateful_set,
-    "Job.batch": _job,
-    "PersistentVolumeClaim": _claim,
-    "PersistentVolume": _volume,
-    "Service": _service,
-    "ConfigMap": _frozen,
-    "Secret": _frozen,
-    "Pod": _pod,
+    "StatefulSet.apps": _stateful_set,  # ValidateStatefulSetUpdate, 1.32 and 1.35
+    "Job.batch": _job,  # validatePodTemplateUpdate, validateCompletions, 1.36
+    "PersistentVolumeClaim": _claim,  # ValidatePersistentVolumeClaimUpdate, 1.33
+    "PersistentVolume": _volume,  # ValidatePersistentVolumeUpdate, 1.33
+    "Service": _service,  # ValidateServiceUpdate, 1.33
+    "ServiceCIDR.networking.k8s.io": _ranges,  # ValidateServiceCIDRUpdate, 1.36
+    "ConfigMap": _frozen,  # ValidateConfigMapUpdate, 1.33
+    "Secret": _frozen,  # ValidateSecretUpdate, 1.33
+    "Pod": _pod,  # ValidatePodUpdate, 1.33
 }
 
 
@@ -324,7 +387,11 @@ def _is_empty(value: object) -> bool:
     return value is None or value in ({}, [], "")
 
 
-_AMOUNTS: Final = frozenset({"requests", "limits", "capacity"})
+_AMOUNTS: Final = frozenset({"requests", "limits", "capacity", "sizeLimit", "divisor"})
+_PLAIN: Final = frozenset(
+    {*("hostNetwork", "hostPID", "hostIPC", "hostPort", "readOnly", "stdin", "stdinOnce", "tty", "value")}
+)
+"""Fields for which the API server cannot tell `false` or 0 from an absent one."""
 
 
 def same(old: object, new: object, *, amounts: bool = False) -> bool:
@@ -334,7 +401,9 @@ def same(old: object, new: object, *, amounts: bool = False) -> bool:
     """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         return all(
-            same(old.get(k), new.get(k), amounts=k in _AMOUNTS or amounts) for k in old.keys() | new.keys()
+            same(old.get(k), new.get(k), amounts=k in _AMOUNTS or amounts)
+            or (k in _PLAIN and not old.get(k) and not new.get(k))
+            for k in old.keys() | new.keys()
         )
     if isinstance(old, list) and isinstance(new, list):
         return len(old) == len(new) and all(map(same, old, new))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.admission.immutable import find_faults, quantity, same
+from reconciler.admission.immutable import FIELDS, ImmutableField, find_faults, quantity, same
 from reconciler.krm.yaml import load_documents
 
 OLD, NEW = (1, 31), (1, 33)
@@ -16,10 +16,11 @@ def read(text: str) -> dict[str, Any]:
 
 
 POD = "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i:1}]}}"
-PLACED = POD.replace("i:1", "i:1, resources: {limits: {cpu: 1}}").replace(
-    "spec: {", "spec: {nodeSelector: {a: b}, "
-)
+PLACED = POD.replace("spec: {", "spec: {nodeSelector: {a: b}, affinity: {nodeAffinity: {a: b}}, ")
+RESIZED = POD.replace("i:1", "i:1, resources: {limits: {cpu: 1}}")
 SELECTOR = "selector: {matchLabels: {a: b}}"
+BALANCER = "type: LoadBalancer, loadBalancerClass"
+LOCAL = "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort"
 CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}}]"
 
 
@@ -55,6 +56,13 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
             f"template: {PLACED}",
             [],
         ),
+        (
+            "Job.batch",
+            f"suspend: true, template: {POD}",
+            f"template: {POD.replace('spec: {', 'spec: {affinity: {podAffinity: {a: b}}, ')}",
+            ["spec.template"],
+        ),
+        ("Job.batch", f"template: {POD}", f"template: {POD.replace('i:1', 'i:1, tty: false')}", []),
         ("Job.batch", "backoffLimit: 1", "backoffLimit: 2", []),
         ("Job.batch", "completions: 1", "completions: 2", ["spec.completions"]),
         (
@@ -64,8 +72,16 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
             [],
         ),
         ("PersistentVolumeClaim", "accessModes: [a]", "accessModes: [b]", ["spec.accessModes"]),
-        ("PersistentVolumeClaim", "storageClassName: a", "{}", []),
+        ("PersistentVolumeClaim", "storageClassName: a", "{}", ["spec.storageClassName"]),
+        ("PersistentVolumeClaim", "{}", "storageClassName: a", []),
         ("PersistentVolumeClaim", "{}", "volumeName: a", []),
+        ("PersistentVolumeClaim", "volumeName: a", "{}", ["spec.volumeName"]),
+        ("PersistentVolumeClaim", "{}", "selector: {matchLabels: {a: b}}", ["spec.selector"]),
+        ("PersistentVolumeClaim", "dataSource: {name: a}", "dataSourceRef: {name: a}", []),
+        ("PersistentVolumeClaim", "dataSource: {name: a}", "dataSource: {name: b}", ["spec.dataSource"]),
+        ("PersistentVolumeClaim", "{}", "resources: {limits: {storage: 1Gi}}", ["spec.resources"]),
+        ("PersistentVolumeClaim", "volumeAttributesClassName: a", "volumeAttributesClassName: b", []),
+        ("PersistentVolumeClaim", "volumeAttributesClassName: a", "{}", ["spec.volumeAttributesClassName"]),
         (
             "PersistentVolumeClaim",
             "resources: {requests: {storage: 2Gi}}",
@@ -90,6 +106,31 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
         ("Service", "{}", "clusterIP: None", ["spec.clusterIP"]),
         ("Service", "{}", "clusterIP: 10.0.0.1", []),
         ("Service", "type: ExternalName", "clusterIP: None", []),
+        (
+            "Service",
+            "clusterIPs: [10.0.0.1]",
+            "clusterIP: 10.0.0.1, clusterIPs: [10.0.0.1, '2001:db8::1']",
+            [],
+        ),
+        ("Service", "clusterIPs: [a, b]", "clusterIPs: [a, c]", ["spec.clusterIP"]),
+        ("Service", "ipFamilies: [IPv4]", "ipFamilies: [IPv6]", ["spec.ipFamilies"]),
+        ("Service", "ipFamilies: [IPv4]", "ipFamilies: [IPv4, IPv6]", []),
+        ("Service", f"{BALANCER}: a", f"{BALANCER}: b", ["spec.loadBalancerClass"]),
+        ("Service", f"{BALANCER}: a", "type: ClusterIP", []),
+        ("Service", f"{LOCAL}: 30001", f"{LOCAL}: 30002", ["spec.healthCheckNodePort"]),
+        ("Service", f"{LOCAL}: 30001", f"{LOCAL}: 0", []),
+        ("Service", f"{LOCAL}: 30001", f"{LOCAL.replace('Local', 'Cluster')}: 30002", []),
+        ("ServiceCIDR.networking.k8s.io", "cidrs: [10.0.0.0/8]", "cidrs: [10.0.0.0/9]", ["spec.cidrs"]),
+        ("ServiceCIDR.networking.k8s.io", "cidrs: [10.0.0.0/8]", "cidrs: [10.0.0.0/8, '2001:db8::/64']", []),
+        ("ResourceQuota", "scopes: [BestEffort, Terminating]", "scopes: [Terminating, BestEffort]", []),
+        ("CSIDriver.storage.k8s.io", "{}", "attachRequired: true, podInfoOnMount: true", []),
+        ("PersistentVolume", "csi: {driver: a, readOnly: false}", "csi: {driver: a}", []),
+        ("Pod", "containers: [{image: a}]", "containers: [{image: b}], tolerations: [{key: a}]", []),
+        ("Pod", "containers: [{image: a}]", "containers: [{image: a, args: [b]}]", ["spec"]),
+        ("Pod", "nodeSelector: {a: b}", "nodeSelector: {a: b, c: d}", ["spec"]),
+        ("Pod", "schedulingGates: [{name: a}]", "nodeSelector: {a: b}", []),
+        ("Pod", "{}", "serviceAccountName: a, nodeName: b", []),
+        ("Pod", "serviceAccountName: a", "serviceAccountName: b", ["spec"]),
         ("Service", "ports: [{port: 80}]", "ports: [{port: 80, protocol: TCP, targetPort: 80}]", []),
         (
             "CustomResourceDefinition.apiextensions.k8s.io",
@@ -133,6 +174,51 @@ def test_update_of_a_spec_has_these_faults(kind: str, old: str, new: str, faults
 )
 def test_update_of_an_object_has_these_faults(kind: str, old: str, new: str, faults: list[str]) -> None:
     assert [fault.path for fault in find_faults(read(old), read(new), kind, OLD)] == faults
+
+
+def at(path: str, value: object, beside: str = "") -> dict[str, Any]:
+    """Return an object with a value at a path, and with another field beside it."""
+    *parents, last = path.split(".")
+    built: dict[str, Any] = {last: value} | ({"mountOptions": beside} if beside else {})
+    for name in reversed(parents):
+        built = {name: built}
+    return {"metadata": {"labels": {"a": beside}}} | built
+
+
+ROWS = [(kind, rule) for kind, rules in FIELDS.items() for rule in rules]
+
+
+@pytest.mark.parametrize(("kind", "rule"), ROWS, ids=[f"{kind} {rule.path}" for kind, rule in ROWS])
+def test_row_refuses_its_field_alone_and_in_its_versions_alone(kind: str, rule: ImmutableField) -> None:
+    values = ([1], [2]) if "set" in rule.flags else ({"name": "a"}, {"name": "b"})
+    old, new = (at(rule.path, value) for value in values)
+    first, last = max(rule.since, (1, 30)), min(rule.before, (1, 40))
+
+    assert [f.path for f in find_faults(old, new, kind, first)] == [rule.path]
+    assert [f.path for f in find_faults(old, new, kind, (1, last[1] - 1))] == [rule.path]
+    assert not list(find_faults(old, at(rule.path, values[0], "b"), kind, first)), (
+        "a field beside it may change"
+    )
+    for version in [(1, rule.since[1] - 1)] * (rule.since[1] > 0) + [rule.before] * (rule.before[1] < 100):
+        assert not list(find_faults(old, new, kind, version))
+    is_general = rule.since[1] == 0 and rule.before[1] > 100
+    assert bool(list(find_faults(old, new, kind, None))) is is_general, "an unknown version refuses less"
+
+
+def test_resources_of_a_suspended_job_and_the_least_size_of_a_claim_depend_on_the_version() -> None:
+    jobs = [read(f"spec: {{suspend: true, template: {pod}}}") for pod in (POD, RESIZED)]
+    claims = [read(f"spec: {{resources: {{requests: {{storage: {size}}}}}}}") for size in ("2Gi", "1Gi")]
+
+    assert [bool(list(find_faults(*jobs, "Job.batch", v))) for v in (OLD, (1, 36), None)] == [
+        True,
+        False,
+        False,
+    ]
+    reasons = [[f.reason for f in find_faults(*claims, "PersistentVolumeClaim", v)] for v in (OLD, NEW)]
+    assert reasons == [
+        ["field can not be less than previous value"],
+        ["field can not be less than status.capacity"],
+    ]
 
 
 def test_fault_depends_on_the_version_of_kubernetes() -> None:
