@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ _UNSET: Final = object()
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _RULES: Final = "x-kubernetes-validations"
+_LIST_TYPE: Final = "x-kubernetes-list-type"
+_UNORDERED: Final = ("set", "map")
+_SORTED: Final = orjson.OPT_SORT_KEYS
 _OF_OBJECTS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "object": lambda value: isinstance(value, Mapping),
@@ -83,8 +87,8 @@ def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
     """Return a value as it is stored: without unknown fields, with defaults. Total."""
     if isinstance(value, dict):
         return _complete_object(schema, value, is_root=is_root)
-    members = schema.get("items")
-    if isinstance(value, list) and isinstance(members, dict):
+    if isinstance(value, list) and ("items" in schema or schema.get(_PRESERVE) is not True):
+        members = _mapping(schema.get("items"))
         is_nullable, default = members.get("nullable") is True, members.get("default")
         return [complete(members, default if part is None and not is_nullable else part) for part in value]
     return value
@@ -92,7 +96,6 @@ def complete(schema: Schema, value: Any, *, is_root: bool = False) -> Any:
 
 def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool) -> dict[str, Any]:
     properties, additional = _mapping(schema.get("properties")), schema.get("additionalProperties")
-    keeps = schema.get(_PRESERVE) is True or additional is True
     fixed_fields = (
         _OF_OBJECTS if is_root or schema.get("x-kubernetes-embedded-resource") is True else frozenset()
     )
@@ -106,8 +109,10 @@ def _complete_object(schema: Schema, value: Mapping[str, Any], *, is_root: bool)
                 done[key] = complete(part_schema, part)
             elif key not in properties and part_schema.get("default") is not None:
                 done[key] = complete(part_schema, part_schema["default"])
-        elif keeps:
+        elif schema.get(_PRESERVE) is True:
             done[key] = part
+        elif isinstance(additional, bool):
+            done[key] = complete({}, part)  # it keeps fields, and nothing in them
     for key, part_schema in properties.items():
         if key not in done and isinstance(part_schema, dict) and part_schema.get("default") is not None:
             done[key] = complete(part_schema, part_schema["default"])
@@ -209,23 +214,28 @@ def _number_reasons(schema: Schema, value: float) -> Iterator[str]:
     factor = schema.get("multipleOf")
     if factor and abs(value / factor - round(value / factor)) > 1e-9:  # noqa: PLR2004 - as kube-openapi rounds
         yield f"should be a multiple of {factor}"
-    if schema.get("format") == "int32" and not -(2**31) <= value < 2**31:
-        yield "must be of format int32"
+    bits = {"int32": 31, "int64": 63}.get(str(schema.get("format")))
+    if bits is not None and not -(2**bits) <= value < 2**bits:
+        yield f"must be of format {schema['format']}"
 
 
 def _duplicate(schema: Schema, value: list[Any]) -> str | None:
     """Return a member that a list has twice, None if it has none or may."""
-    kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or ()
-    if kind not in ("set", "map") and schema.get("uniqueItems") is not True:
+    if schema.get(_LIST_TYPE) not in _UNORDERED and schema.get("uniqueItems") is not True:
         return None
     seen = set()
-    for part in value:
-        named = {key: part.get(key) for key in keys} if kind == "map" and isinstance(part, Mapping) else part
-        text = orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()
+    for text in (_key(schema, part) for part in value):
         if text in seen:
             return text
         seen.add(text)
     return None
+
+
+def _key(schema: Schema, part: Any) -> str:
+    """Return by what a member of a list is known: the fields that name it, or all of it."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    is_named = schema.get(_LIST_TYPE) == "map" and isinstance(part, Mapping)
+    return orjson.dumps({key: part.get(key) for key in keys} if is_named else part, option=_SORTED).decode()
 
 
 def _same(value: Any, old: Any) -> bool:
@@ -233,18 +243,27 @@ def _same(value: Any, old: Any) -> bool:
 
 
 def _correlated(schema: Schema, value: list[Any], old: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the members of a list, each with that of the old list of its keys."""
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    by_keys: dict[str, Any] = {}
-    if isinstance(old, list) and schema.get("x-kubernetes-list-type") == "map":
-        by_keys = {
-            orjson.dumps([part.get(key) for key in keys]).decode(): part
-            for part in old
-            if isinstance(part, Mapping)
-        }
-    for part in value:
-        named = [part.get(key) for key in keys] if isinstance(part, Mapping) else []
-        yield part, by_keys.get(orjson.dumps(named).decode(), _UNSET)
+    """Yield the members of a list, each with that of the old list of its keys, or of an equal list."""
+    if _same(value, old):
+        yield from zip(value, value, strict=True)
+        return
+    if not isinstance(old, list) or schema.get(_LIST_TYPE) != "map":
+        yield from ((part, _UNSET) for part in value)
+        return
+    by_keys = {_key(schema, part): part for part in old}
+    yield from ((part, by_keys.get(_key(schema, part), _UNSET)) for part in value)
+
+
+def _aligned(schema: Schema, old: Any, new: Any) -> Any:
+    """Return an old value with sets and maps of objects in the order of the new ones: theirs is none."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return {key: _aligned(_property(schema, key) or {}, part, new.get(key)) for key, part in old.items()}
+    if not isinstance(old, list) or not isinstance(new, list) or schema.get(_LIST_TYPE) not in _UNORDERED:
+        return old
+    places = {_key(schema, part): place for place, part in enumerate(new)}
+    order = [(places.get(_key(schema, part), len(new)), part) for part in old]
+    members, rest = _mapping(schema.get("items")), [*new, None]
+    return [_aligned(members, part, rest[place]) for place, part in sorted(order, key=lambda pair: pair[0])]
 
 
 # Rules
@@ -287,22 +306,29 @@ def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
             yield from _rules(members, part, before, f"{path}[{index}]")
 
 
-_WITH_RULES: dict[int, tuple[Schema, bool]] = {}
+_ANYWHERE: dict[tuple[int, str], tuple[Schema, bool]] = {}
 
 
 def has_rules(schema: Schema) -> bool:
     """Tell whether a schema has rules anywhere: most parts have none, and need no look at their values."""
-    if id(schema) not in _WITH_RULES:
+    return _is_anywhere(schema, _RULES, bool)
+
+
+def _is_anywhere(schema: Schema, keyword: str, is_meant: Callable[[Any], bool]) -> bool:
+    if (id(schema), keyword) not in _ANYWHERE:
         parts = [
             *_mapping(schema.get("properties")).values(),
             schema.get("items"),
             schema.get("additionalProperties"),
         ]
-        is_any = bool(schema.get(_RULES)) or any(
-            has_rules(part) for part in parts if isinstance(part, Mapping)
+        is_any = is_meant(schema.get(keyword)) or any(
+            _is_anywhere(part, keyword, is_meant) for part in parts if isinstance(part, Mapping)
         )
-        _WITH_RULES[id(schema)] = (schema, is_any)  # it keeps the schema, so that no other one gets its id
-    return _WITH_RULES[id(schema)][1]
+        _ANYWHERE[id(schema), keyword] = (
+            schema,
+            is_any,
+        )  # it keeps the schema, so that no other one gets its id
+    return _ANYWHERE[id(schema), keyword][1]
 
 
 def _evaluated(due: Sequence[Schema], schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
@@ -310,13 +336,18 @@ def _evaluated(due: Sequence[Schema], schema: Schema, value: Any, old: Any, path
     if expressions is None:
         yield Fault(path, "its rules need CEL, which this platform has not", is_sure=False)
         return
-    sides = {"self": to_cel(schema, value), "oldSelf": None if old is _UNSET else to_cel(schema, old)}
-    activation = expressions.bind(sides)
+    before = _UNSET if old is _UNSET else _aligned(schema, old, value)
+    sides = {"self": to_cel(schema, value), "oldSelf": None if old is _UNSET else to_cel(schema, before)}
+    activation, typed = expressions.bind(sides), "{}"
+    if _is_anywhere(schema, "format", _TIMES.__contains__):
+        for name, side in ("self", value), ("oldSelf", before):
+            if side is not _UNSET and (cast := _cast(schema, side, name)):
+                typed = typed.replace("{}", f"cel.bind({name}, {cast}, {{}})")
     for rule in due:
-        text, program = str(rule.get("rule")), "{}"
+        text, program = str(rule.get("rule")), typed
         if rule.get("optionalOldSelf") is True:
             wrapped = "optional.none()" if old is _UNSET else "optional.of(oldSelf)"
-            program = f"cel.bind(oldSelf, {wrapped}, {{}})"
+            program = typed.replace("{}", f"cel.bind(oldSelf, {wrapped}, {{}})")
         result = expressions.evaluate(expressions.compile(program.replace("{}", text)), activation)
         if result is True:
             continue
@@ -333,13 +364,17 @@ def _evaluated(due: Sequence[Schema], schema: Schema, value: Any, old: Any, path
         yield Fault(path + str(rule.get("fieldPath") or ""), message)
 
 
-def to_cel(schema: Schema, value: Any) -> Any:  # noqa: PLR0911 - a table of types
-    """Return a value with the types and the names of fields that rules see."""
+def to_cel(schema: Schema, value: Any) -> Any:
+    """Return a value with the types and the names of fields that rules see; times and durations are texts.
+
+    A known field that is null is as one that is absent.
+    """
     if isinstance(value, Mapping):
         properties = _mapping(schema.get("properties"))
         return {
             _escaped(key) if key in properties else key: to_cel(_property(schema, key) or {}, part)
             for key, part in value.items()
+            if part is not None or key not in properties
         }
     if isinstance(value, list):
         members = _mapping(schema.get("items"))
@@ -349,20 +384,42 @@ def to_cel(schema: Schema, value: Any) -> Any:  # noqa: PLR0911 - a table of typ
         return float(value)
     if kind == "integer" and isinstance(value, float):
         return int(value)
-    if isinstance(value, str) and form in _TYPED:
-        try:
-            return _TYPED[form](value)
-        except (ValueError, binascii.Error):
-            return value
+    if isinstance(value, str) and form in _TEXTS:
+        with suppress(ValueError, binascii.Error):
+            return _TEXTS[form](value)
     return value
 
 
-_TYPED: Final[Mapping[Any, Callable[[str], Any]]] = {
-    "date-time": parse_time,
-    "date": parse_time,
-    "duration": parse_duration,
+_TIMES: Final[Mapping[Any, str]] = {"date-time": "timestamp", "date": "timestamp", "duration": "duration"}
+_TEXTS: Final[Mapping[Any, Callable[[str], Any]]] = {
+    "date-time": lambda text: parse_time(text).isoformat(),
+    "date": lambda text: parse_time(text).isoformat(),
+    "duration": lambda text: f"{parse_duration(text).total_seconds():.9f}s",
     "byte": base64.b64decode,
 }
+
+
+def _cast(schema: Schema, value: Any, name: str) -> str:
+    """Return an expression for a value that has times as texts, which the engine asks for; "" without any."""
+    if isinstance(value, Mapping):
+        properties = _mapping(schema.get("properties"))
+        names = {
+            key: orjson.dumps(_escaped(key) if key in properties else key).decode()
+            for key, part in value.items()
+            if part is not None or key not in properties
+        }
+        casts = {
+            key: _cast(_property(schema, key) or {}, value[key], f"{name}[{names[key]}]") for key in names
+        }
+        pairs = (f"{names[key]}: {cast or f'{name}[{names[key]}]'}" for key, cast in casts.items())
+        return f"{{{', '.join(pairs)}}}" if any(casts.values()) else ""
+    if isinstance(value, list):
+        members = _mapping(schema.get("items"))
+        listed = [_cast(members, part, f"{name}[{place}]") for place, part in enumerate(value)]
+        parts = (cast or f"{name}[{place}]" for place, cast in enumerate(listed))
+        return f"[{', '.join(parts)}]" if any(listed) else ""
+    form = schema.get("format")
+    return f"{_TIMES[form]}({name})" if isinstance(value, str) and form in _TIMES else ""
 
 
 def _escaped(name: str) -> str:

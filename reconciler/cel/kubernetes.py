@@ -8,10 +8,10 @@ Source: apiserver pkg/cel/library: quantity, urls, ip, cidr, regex, lists, semve
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cache, lru_cache, partial
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from reconciler.base.text import message_line
 from reconciler.cel.check import Failure
@@ -24,6 +24,7 @@ POLICY: Final = ("object", "oldObject", "request", "params", "namespaceObject", 
 _UNDECLARED: Final = re.compile(r"undeclared reference to '\.?([\w.]+)'")
 _MISSING: Final = re.compile(r"Key not found in map|No such field|no_such_field|No value with name")
 _STATUS: Final = re.compile(r"^[A-Z_]+: ")
+_PLACE: Final = re.compile(r"ERROR: <input>:\d+:\d+: (.*)")
 _LONGEST: Final = 200
 
 
@@ -46,7 +47,8 @@ class Expressions:
                 self._programs[text] = self._environment.compile(text)
             except Exception as error:  # noqa: BLE001 - the binding raises RuntimeError, ValueError and its own
                 unknown = _UNDECLARED.search(str(error))
-                why = unknown[1] if unknown else message_line(str(error))[:_LONGEST]
+                place = _PLACE.search(str(error))
+                why = unknown[1] if unknown else message_line(place[1] if place else str(error))[:_LONGEST]
                 self._programs[text] = Failure(why, undeclared=unknown[1] if unknown else "")
         return self._programs[text]
 
@@ -161,8 +163,11 @@ def parse_quantity(text: str) -> Decimal:
     )
 
 
+_EXACT: Final = Context(prec=200)
+
+
 def _quantity(value: Decimal) -> bytes:
-    return _tag("q", value.normalize())
+    return _tag("q", value.normalize(_EXACT))
 
 
 def _number(value: bytes) -> Decimal:
@@ -180,7 +185,7 @@ def _compare(first: bytes, second: bytes) -> int:
 
 def _integer(value: bytes) -> int:
     number = _number(value)
-    if number != number.to_integral_value():
+    if number != number.to_integral_value() or abs(number) >= _INTEGERS:
         raise ValueError("cannot convert value to integer")
     return int(number)
 
@@ -189,12 +194,21 @@ def _amount(value: object) -> Decimal:
     return _number(value) if isinstance(value, bytes) else Decimal(str(value))
 
 
+_INTEGERS: Final = 1 << 63
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
 )
 
 
-def _semver(text: str) -> bytes:
+def _semver(text: str, *, is_tolerant: bool = False) -> bytes:
+    if is_tolerant:  # `v1.02` is 1.2.0
+        number, rest = (
+            (text.removeprefix("v"), "")
+            if (end := re.search(r"[-+]", text)) is None
+            else (text[: end.start()].removeprefix("v"), text[end.start() :])
+        )
+        parts = [re.sub(r"^0+(?=\d)", "", part) for part in number.split(".")]
+        text = ".".join([*parts, *["0"] * (3 - len(parts))]) + rest
     if not _SEMVER.fullmatch(text):
         raise ValueError(f"{text!r} is no semantic version")
     return _tag("v", text)
@@ -220,6 +234,9 @@ def _url(text: str) -> bytes:
     return _tag("u", text)
 
 
+_UNESCAPED: Final = "/%:@!$&'()*+,;=~"
+
+
 def _host(value: bytes) -> str:
     return urlsplit(_untag(value, "u")).netloc.rpartition("@")[2]
 
@@ -227,21 +244,21 @@ def _host(value: bytes) -> str:
 def _ip(text: str) -> bytes:
     if "%" in text:
         raise ValueError("an address with a zone is none")
-    return _tag("i", ipaddress.ip_address(text))
+    return str(ipaddress.ip_address(text)).encode()  # no tag: `string` shows it
 
 
 def _address(value: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    return ipaddress.ip_address(_untag(value, "i"))
+    return ipaddress.ip_address(value.decode())
 
 
 def _cidr(text: str) -> bytes:
     if "/" not in text:
         raise ValueError(f"{text!r} is no CIDR")
-    return _tag("c", ipaddress.ip_interface(text).with_prefixlen)
+    return ipaddress.ip_interface(text).with_prefixlen.encode()  # no tag: `string` shows it
 
 
 def _network(value: bytes) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    return ipaddress.ip_interface(_untag(value, "c")).network
+    return ipaddress.ip_interface(value.decode()).network
 
 
 def _contains(value: bytes, other: bytes | str) -> bool:
@@ -256,6 +273,19 @@ def _contains_cidr(value: bytes, other: bytes | str) -> bool:
 
 def _sorted(values: Sequence[Any]) -> bool:
     return all(not values[i + 1] < values[i] for i in range(len(values) - 1))
+
+
+def _slice(values: Sequence[Any], start: int, end: int) -> Sequence[Any]:
+    if not 0 <= start <= end <= len(values):
+        raise ValueError(f"cannot slice({start}, {end}), list is length {len(values)}")
+    return values[start:end]
+
+
+def _flatten(values: Sequence[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise ValueError("level must be non-negative")
+    parts = (_flatten(v, depth - 1) if isinstance(v, list) and depth else [v] for v in values)
+    return [value for part in parts for value in part]
 
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
@@ -319,15 +349,17 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("asInteger", ".o>i", _integer),
     ("asApproximateFloat", ".o>d", lambda value: float(_number(value))),
     ("sign", ".o>i", lambda value: (_number(value) > 0) - (_number(value) < 0)),
-    ("add", ".oo>o", lambda a, b: _quantity(_number(a) + _number(b))),
-    ("add", ".oi>o", lambda a, b: _quantity(_number(a) + b)),
-    ("sub", ".oo>o", lambda a, b: _quantity(_number(a) - _number(b))),
-    ("sub", ".oi>o", lambda a, b: _quantity(_number(a) - b)),
+    ("add", ".oo>o", lambda a, b: _quantity(_EXACT.add(_number(a), _number(b)))),
+    ("add", ".oi>o", lambda a, b: _quantity(_EXACT.add(_number(a), b))),
+    ("sub", ".oo>o", lambda a, b: _quantity(_EXACT.subtract(_number(a), _number(b)))),
+    ("sub", ".oi>o", lambda a, b: _quantity(_EXACT.subtract(_number(a), b))),
     ("isLessThan", ".oo>b", lambda a, b: _compare(a, b) < 0),
     ("isGreaterThan", ".oo>b", lambda a, b: _compare(a, b) > 0),
     ("compareTo", ".oo>i", _compare),
     ("semver", "s>o", _semver),
+    ("semver", "sb>o", lambda text, is_tolerant: _semver(text, is_tolerant=is_tolerant)),
     ("isSemver", "s>b", _is(_semver)),
+    ("isSemver", "sb>b", lambda text, is_tolerant: _is(partial(_semver, is_tolerant=is_tolerant))(text)),
     ("major", ".o>i", lambda value: _part(value, 0)),
     ("minor", ".o>i", lambda value: _part(value, 1)),
     ("patch", ".o>i", lambda value: _part(value, 2)),
@@ -337,7 +369,7 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("getHost", ".o>s", _host),
     ("getHostname", ".o>s", lambda value: urlsplit(_untag(value, "u")).hostname or ""),
     ("getPort", ".o>s", lambda value: str(urlsplit(_untag(value, "u")).port or "")),
-    ("getEscapedPath", ".o>s", lambda value: urlsplit(_untag(value, "u")).path),
+    ("getEscapedPath", ".o>s", lambda value: quote(urlsplit(_untag(value, "u")).path, _UNESCAPED)),
     ("getQuery", ".o>x", lambda value: parse_qs(urlsplit(_untag(value, "u")).query, keep_blank_values=True)),
     ("ip", "s>o", _ip),
     ("isIP", "s>b", _is(_ip)),
@@ -370,8 +402,8 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("containsIP", ".os>b", _contains),
     ("containsCIDR", ".oo>b", _contains_cidr),
     ("containsCIDR", ".os>b", _contains_cidr),
-    ("ip", ".o>o", lambda value: _ip(str(ipaddress.ip_interface(_untag(value, "c")).ip))),
-    ("masked", ".o>o", lambda value: _tag("c", _network(value).with_prefixlen)),
+    ("ip", ".o>o", lambda value: str(ipaddress.ip_interface(value.decode()).ip).encode()),
+    ("masked", ".o>o", lambda value: _network(value).with_prefixlen.encode()),
     ("prefixLength", ".o>i", lambda value: _network(value).prefixlen),
     ("find", ".ss>s", _find),
     ("findAll", ".ss>l", _find_all),
@@ -381,7 +413,12 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("min", ".l>x", min),
     ("max", ".l>x", max),
     ("distinct", ".l>l", _distinct),
-    ("slice", ".lii>l", lambda values, start, end: values[start:end]),
+    ("slice", ".lii>l", _slice),
+    ("reverse", ".l>l", lambda values: values[::-1]),
+    ("sort", ".l>l", sorted),
+    ("flatten", ".l>l", _flatten),
+    ("flatten", ".li>l", _flatten),
+    ("lists.range", "i>l", lambda size: [*range(size)]),
     # An optional list of faults is that list, empty where there are none.
     *((f"format.{name}", ">o", partial(_tag, "f", name)) for name in CEL_FORMATS),
     ("format.named", "s>o", _format),

@@ -74,6 +74,18 @@ def rule(text: str, schema: str = "type: string", **more: str) -> str:
 
 TWO, SWAPPED = "{ports: [{k: a, p: 1}, {k: b, p: 2}]}", "{ports: [{k: b, p: 2}, {k: a, p: 1}]}"
 FIXED = 'x-kubernetes-validations: [{rule: "self == oldSelf", message: bad}]'
+TIMES = (
+    "type: object, properties: {d: {type: string, format: duration}, n: {type: integer},"
+    " t: {type: array, items: {type: string, format: date}}}"
+)
+SET = "type: array, x-kubernetes-list-type: set, items: {type: string}"
+NULLABLE = "type: object, properties: {n: {type: integer, nullable: true}}"
+NAMED = f"type: array, {BY_N}, items: {{type: object}}"
+NUMBERS = "type: array, items: {type: integer}"
+ODD = (
+    "{type: object, properties: {n: {type: integer}, l: {type: array, items: {type: integer,"
+    " x-kubernetes-validations: [{rule: self % 2 == 1, message: bad}]}}}}"
+)
 PORT = f"{{type: object, properties: {{k: {{type: string}}, p: {{type: integer, {FIXED}}}}}}}"
 PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PORT}}}}}}}"
 
@@ -98,6 +110,21 @@ PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PO
         (rule("!format.named('qualifiedName').value().validate(self).hasValue()"), None, "x.io/a_b", False),
         (rule("format.named('nope').hasValue()"), None, "a", True),
         (rule("!format.date().validate(self).hasValue()"), None, "'2026-13-01'", True),
+        (rule("self.d > duration('1m')", TIMES), None, "{d: 1h, t: [2026-01-01], n: 1}", False),
+        (rule("self.t[0] < timestamp('2025-01-01T00:00:00Z')", TIMES), None, "{t: [2026-01-01]}", True),
+        (rule("self.d == oldSelf.d", TIMES), "{d: 1h}", "{d: 60m, n: 1}", False),
+        (rule("!has(self.n)", NULLABLE), None, "{n: null}", False),
+        (rule("self == oldSelf", SET), "[a, b]", "[b, a]", False),
+        (rule("self == oldSelf", SET), "[a, b]", "[b, c]", True),
+        (rule("self[0] == 'b'", SET), "[a, b]", "[b, a]", False),
+        (rule("self == oldSelf", NAMED), "[{k: a}, {k: b}]", "[{k: b}, {k: a}]", False),
+        (ODD, "{l: [2], n: 1}", "{l: [2], n: 2}", False),
+        (ODD, "{l: [2], n: 1}", "{l: [2, 3], n: 1}", True),
+        (rule("string(ip(self)) == self && string(cidr(self + '/8').ip()) == self"), None, "10.0.0.1", False),
+        (rule("semver(self, true).isLessThan(semver('1.3.0'))"), None, "v1.02", False),
+        (rule("isSemver(self, true) && !isSemver(self)"), None, "v1.02", False),
+        (rule("quantity(self).add(1).isGreaterThan(quantity(self))"), None, f"'{10**40}'", False),
+        (rule("[self].flatten() == self.reverse() || [1, 0].sort() != self", NUMBERS), None, "[0, 1]", True),
         (PORTS, TWO, SWAPPED, False),
         (PORTS, "{ports: [{k: a, p: 1}]}", "{ports: [{k: a, p: 2}]}", True),
     ],
@@ -107,7 +134,13 @@ def test_rule_decides(schema: str, old: str | None, new: str, *, is_refused: boo
 
 
 @pytest.mark.parametrize(
-    "text", ["authorizer.group('').check('get').allowed()", "self.nope == 1", "self.size()"]
+    "text",
+    [
+        "authorizer.group('').check('get').allowed()",
+        "self.nope == 1",
+        "self.size()",
+        "[1].slice(0, 2) == [1]",
+    ],
 )
 def test_rule_that_cannot_be_evaluated_refuses_nothing(text: str) -> None:
     ((path, reason, is_sure),) = faults(rule(text), "a")
@@ -120,6 +153,18 @@ def test_message_of_a_rule_is_computed() -> None:
     schema = rule("self == 'b'", messageExpression="\"'not ' + self\"")
 
     assert faults(schema, "a") == [("f", "not a", True)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "stored"),
+    [
+        ("{type: object, additionalProperties: true}", "{a: 1, b: {c: 1}}", {"a": 1, "b": {}}),
+        ("{type: array}", "[{a: 1}, 2]", [{}, 2]),
+        ("{x-kubernetes-preserve-unknown-fields: true}", "[{a: 1}]", [{"a": 1}]),
+    ],
+)
+def test_what_a_schema_does_not_describe_goes(schema: str, value: str, stored: object) -> None:
+    assert complete(read(schema), read(value)) == stored
 
 
 def test_unknown_fields_go_and_defaults_come() -> None:
