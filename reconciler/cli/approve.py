@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -152,7 +153,8 @@ def approve(
         plans = _Plans(before, cache(lambda: plan_run(settings)))
         pulls = list(once.values())
         named = {pull.name for text, some in by_name.items() if not is_pattern(text) for pull in some}
-        results = _approve_all(pulls, refused, plans, named=named, dry_run=dry_run)
+        at_once = world.inventory.policy.limits.repositories_at_once
+        results = _approve_all(pulls, refused, plans, named=named, at_once=0 if dry_run else at_once)
     unread = {} if names else find_unread(world.inventory)
     printer = make_printer()
     printer.notes(
@@ -216,12 +218,13 @@ def _approve_all(
     plans: _Plans,
     *,
     named: AbstractSet[str],
-    dry_run: bool,
+    at_once: int,
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order.
 
-    Only a person who names it publishes what a manifest does not want any more, or what takes objects of a
-    cluster with it: a pattern does not. `refused` are those that nothing is asked about any more.
+    So many repositories are pushed to side by side, 0 of a rehearsal. Only a person who names it publishes
+    what a manifest does not want any more, or what takes objects of a cluster with it: a pattern does not.
+    `refused` are those that nothing is asked about any more.
     """
     matched = [pull for pull in pulls if pull.name not in named]
     withdrawn = objection_errors(matched, plans.before().plan) if matched else {}
@@ -233,18 +236,17 @@ def _approve_all(
         judged = Approved(pull, error=error) if error is not None else _judge(pull, plans.before)
         if isinstance(judged, Approved):
             results[pull.name] = judged
-        elif dry_run:
+        elif not at_once:
             results[pull.name] = Approved(pull, notes=judged.lenient, planned="would be approved")
         else:
             ready[pull.name] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
-    with open_task("approving"):
-        merged = [
-            approved for chosen in by_forge.values() for approved in _approve_ready(chosen, plans.after)
-        ]
-    for approved in merged:
-        name = approved.listed.name
-        results[name] = approved._replace(notes=ready[name].lenient)
+    with open_task("approving"), ThreadPoolExecutor(max_workers=at_once or 1) as pool:
+        merged = [*zip(by_forge.values(), pool.map(_merge, by_forge.values()), strict=True)]
+    for chosen, merges in merged:
+        for approved in _approved(chosen, merges, plans.after):
+            name = approved.listed.name
+            results[name] = approved._replace(notes=ready[name].lenient)
     return [results[pull.name] for pull in pulls]
 
 
@@ -265,22 +267,28 @@ def _judge(listed: ListedPull, before: Callable[[], _Judged]) -> Approved | Appr
     return Approved(listed, error=error)
 
 
-def _approve_ready(chosen: Sequence[ListedPull], plan: Callable[[], PlannedRun]) -> Iterator[Approved]:
-    """Approve pull requests of one repository."""
-    forge, mirror = chosen[0].forge, chosen[0].mirror
+def _merge(chosen: Sequence[ListedPull]) -> Mapping[int, str | ReconcilerError]:
+    """Merge pull requests of one repository; return the commit or the error of each, by number."""
+    forge = chosen[0].forge
     if isinstance(forge, LocalForge):
-        merges = forge.approve_all([LocalMerge(f.pull.number, f.pull.head_oid) for f in chosen])
-    else:
-        merges = {}
-        for target in track(chosen, "approving"):
-            try:
-                merges[target.pull.number] = target.forge.approve(
-                    target.pull.number, expect=target.pull.head_oid
-                )
-            except ReconcilerError as error:
-                merges[target.pull.number] = error
+        return forge.approve_all([LocalMerge(f.pull.number, f.pull.head_oid) for f in chosen])
+    merges: dict[int, str | ReconcilerError] = {}
+    for target in track(chosen, "approving"):
+        try:
+            merges[target.pull.number] = target.forge.approve(target.pull.number, expect=target.pull.head_oid)
+        except ReconcilerError as error:
+            merges[target.pull.number] = error
+    return merges
+
+
+def _approved(
+    chosen: Sequence[ListedPull],
+    merges: Mapping[int, str | ReconcilerError],
+    plan: Callable[[], PlannedRun],
+) -> Iterator[Approved]:
+    """Yield what became of pull requests of one repository."""
     tags: dict[str, str] = {}
-    for ref, oid in sorted(mirror.refs().items()):
+    for ref, oid in sorted(chosen[0].mirror.refs().items()):
         if ref.startswith(TAGS):
             tags.setdefault(oid, short_tag(ref))
     for listed in chosen:

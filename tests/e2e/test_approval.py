@@ -80,3 +80,27 @@ def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
     assert tags(world) == set()
     assert world.run("approve", "edge-1/web").code == Exit.DONE
     assert tags(world) == {"refs/tags/web/v1"}
+
+
+def test_repositories_are_pushed_to_side_by_side(tmp_path: Path) -> None:
+    """A server that waits for the others keeps none of them waiting; results keep their order."""
+    clusters = ("edge-1", "edge-2", "edge-3")
+    write_world(tmp_path / "w", clusters)
+    world = World(tmp_path / "w")
+    world.run("apply")
+    for name in clusters:
+        hook = world.root / f"{name}.git/hooks/pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        others = " ".join(f"[ -e ../at-{each} ] &&" for each in clusters)
+        hook.write_text(
+            f"#!/bin/sh\ntouch ../at-{name}\n"
+            f"for _ in $(seq 100); do {others} exit 0; sleep 0.1; done\nexit 1\n"
+        )
+        hook.chmod(0o755)
+
+    said = world.run("approve", "--all")
+
+    assert said.code == Exit.DONE, said
+    packages = [line.split()[1] for line in said.out.splitlines()]
+    assert packages == sorted(packages)
+    assert len(packages) == 2 * len(clusters)
