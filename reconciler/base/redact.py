@@ -280,6 +280,8 @@ def outgoing_file(data: bytes, what: str) -> bytes:
     Raises:
         RefusedError: A credential is in a field of its JSON that is no text for people.
     """
+    if not _IN_USE.values:
+        return data
     text = data.decode("utf-8", "surrogateescape")
     if not any(form in text for secret in tuple(_IN_USE.values.values()) for form in secret.spellings):
         return data

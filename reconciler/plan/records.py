@@ -80,8 +80,10 @@ def plan_records(
     by_package = {change.package: change for change in changes}
     for key, last in records.items():
         record = _with_place(last, context)
-        record = replace(record, known_as=_known_as(record.downstream, key, context))
-        records[key] = replace(record, former=tuple(_former_downstreams(record, context, by_package)))
+        known_as = _known_as(record.downstream, key, context) if context.inventory.former else ""
+        former = tuple(_former_downstreams(record, context, by_package))
+        is_same = (known_as, former) == (record.known_as, record.former)
+        records[key] = record if is_same else replace(record, known_as=known_as, former=former)
     # The record is our finalizer: it leaves after its package did, never before (D3).
     for key in leaving_records(context, changes):
         records.pop(key, None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal
 
 import orjson
@@ -29,6 +30,7 @@ POINT_EMPTY = "RequiredPointEmpty"
 _VALID = "all validation checks passed"
 _ENSURED = "successfully ensured downstream package variant"
 _UNREAD = "its repository could not be read"
+_FEW = 1 << 10
 
 
 def plan_conditions(
@@ -193,7 +195,18 @@ def _config(error: Text, injection: str | None) -> Condition:
 
 
 def _condition(type_: str, holds: object, reason: str, message: Text) -> Condition:
-    return Condition(type=type_, status="True" if holds else "False", reason=reason, message=str(message))
+    return _made(type_, "True" if holds else "False", reason, str(message))
+
+
+@lru_cache(maxsize=_FEW)
+def _made(type_: str, status: Literal["True", "False"], reason: str, message: str) -> Condition:
+    """Return a condition. Cached: a fleet has few, and validating one costs as much as finding it out."""
+    return Condition(type=type_, status=status, reason=reason, message=message)
+
+
+@lru_cache(maxsize=_FEW)
+def _plain(condition: Condition) -> dict[str, object]:
+    return condition.model_dump(exclude_none=True)
 
 
 Opened = Mapping[tuple[str, str], PullRequest]
@@ -421,7 +434,7 @@ def plan_status(
             "kind": key.kind,
             "namespace": key.namespace,
             "name": key.name,
-            "conditions": [condition.model_dump(exclude_none=True) for condition in own_conditions],
+            "conditions": list(map(_plain, own_conditions)),
         }
         variant = variants.get(ObjectName(key.namespace, key.name))
         if key.kind == "PackageVariant" and variant is not None:

@@ -89,7 +89,7 @@ class SharedSpec(Mapping[str, Any]):
         return {**self._shared, "downstream": {"repo": self._repo, "package": self._package}}
 
     def __getitem__(self, name: str) -> Any:
-        return self.plain[name]
+        return {"repo": self._repo, "package": self._package} if name == "downstream" else self._shared[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.plain)
@@ -434,8 +434,8 @@ def record_bytes(record: AnyRecord) -> bytes:
 
 def _without_defaults(value: PackageVariantRecord | ConflictRecord) -> dict[str, Any]:
     """Return a record as plain data, without what is default."""
-    held = ((name, getattr(value, field), default) for name, field, default in _FIELDS[type(value)])
-    plain = {name: value for name, value, default in held if value != default}
+    held = zip(_FIELDS[type(value)], msgspec.structs.astuple(value), strict=True)
+    plain = {name: part for (name, default), part in held if part != default}
     for name in ("conflicts", "answers") if isinstance(value, PackageVariantRecord) else ():
         if name in plain:
             plain[name] = [_without_defaults(conflict) for conflict in plain[name]]
@@ -446,11 +446,11 @@ def _without_defaults(value: PackageVariantRecord | ConflictRecord) -> dict[str,
     return plain
 
 
-def _fields(kind: type[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield each field of a record: its name on disk, its name, and its default."""
+def _fields(kind: type[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each field of a record: its name on disk, and its default."""
     for member in msgspec.structs.fields(kind):
         make = member.default_factory
-        yield member.encode_name, member.name, member.default if make is msgspec.NODEFAULT else make()
+        yield member.encode_name, member.default if make is msgspec.NODEFAULT else make()
 
 
 _FIELDS = {kind: (*_fields(kind),) for kind in (PackageVariantRecord, ConflictRecord)}
