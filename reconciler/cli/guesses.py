@@ -6,91 +6,44 @@ import click
 
 from reconciler.base.suggestions import close_names
 
-OF_COMMANDS: Mapping[str, str] = {
-    # terraform, pulumi
-    "preview": "plan",
-    "refresh": "plan",
-    "diff": "plan --diff",
-    "what-if": "plan",
-    "deploy": "apply",
-    "up": "apply",
-    "output": "status",
-    "state": "status",
-    "import": "init --from-porch",
-    "bootstrap": "init",
-    "new": "init",
-    # kubectl, argocd, flux
-    "get": "status",
-    "list": "status",
-    "ls": "status",
-    "app": "status",
-    "describe": "explain",
-    "show": "explain",
-    "why": "explain",
-    "events": "explain",
-    "logs": "explain",
-    "history": "explain --history",
-    "log": "explain --history",
-    "tree": "graph",
-    "trace": "graph --why",
-    "reconcile": "apply",
-    "sync": "apply",
-    "run": "apply",
-    "create": "apply",
-    "prune": "apply --prune",
-    "auth": "doctor",
-    "login": "doctor",
-    "config": "doctor",
-    "register": "repo add",
-    "add": "repo add",
-    "cluster": "repo add",
-    # helm, kpt, porch
-    "install": "apply",
-    "upgrade": "apply",
-    "template": "expand",
-    "lint": "validate",
-    "test": "check",
-    "pkg": "package update",
-    "fn": "package render",
-    "render": "package render",
-    "eval": "package render",
-    "update": "package update",
-    "pull": "package update",
-    "propose": "approve --propose-only",
-    "publish": "approve",
-    "reject": "pr close",
-    "rpkg": "status",
-    # git, gh, renovate
-    "resolve": "answer",
-    "conflict": "answer",
-    "conflicts": "answer",
-    "keep": "answer --keep",
-    "take": "answer --take",
-    "ours": "answer --keep",
-    "theirs": "answer --take",
-    "merge": "approve",
-    "close": "pr close",
-    "version": "--version",
-    "help": "--help",
-    "pr approve": "approve",
-    "pr view": "pr show",
-    "pr diff": "plan --diff",
-    "pr create": "apply",
-    "repo register": "repo add",
-    "repo create": "repo add",
-    "lock update": "lock --upgrade",
-    "lock upgrade": "lock --upgrade",
-    "lock check": "lock --check",
-    "package get": "package update",
-    "package list": "status",
-    "package show": "explain",
-    "package create": "package from-chart",
-    "package diff": "plan --diff",
-    "package upgrade": "package update",
-    "package init": "package from-chart",
-    "index update": "index sync",
-    "snapshot create": "snapshot import",
+_WORDS: Mapping[str, str] = {
+    "plan": "preview, refresh, what-if, dry-run, drift",
+    "plan --diff": "diff, pr diff, package diff",
+    "plan --html": "report, ui, web, dashboard",
+    "apply": "deploy, up, start, push, reconcile, sync, run, create, install, pr create",
+    "status": "output, state, get, list, ls, app, fleet, rpkg, package list",
+    "init --from-porch": "import, migrate",
+    "expand": "export, template",
+    "init": "bootstrap, new",
+    "status --watch": "watch",
+    "explain": "info, describe, show, why, events, logs, package show",
+    "explain --history": "history, log",
+    "graph": "tree",
+    "graph --why": "trace",
+    "apply --prune": "prune",
+    "repo list": "clusters, repo show",
+    "doctor": "auth, login, config",
+    "repo add": "register, add, cluster, repo register, repo create",
+    "validate": "lint, fmt, verify",
+    "check": "test",
+    "package update": "pkg, package get, package upgrade",
+    "package render": "fn, render, eval",
+    "approve --propose-only": "propose",
+    "approve": "publish, merge, pr approve",
+    "pr close": "reject, close",
+    "answer": "resolve, conflict, conflicts",
+    "answer --keep": "keep, ours",
+    "answer --take": "take, theirs",
+    "--version": "version",
+    "--help": "help",
+    "pr show": "pr view",
+    "lock --upgrade": "lock update, lock upgrade",
+    "lock --check": "lock check",
+    "package from-chart": "package create, package init",
+    "index sync": "index update",
+    "snapshot import": "snapshot create",
 }
+OF_COMMANDS: Mapping[str, str] = {word: name for name, words in _WORDS.items() for word in words.split(", ")}
 """The command that does what a word means elsewhere; a word of a group begins with its name."""
 _REMOVED = "Remove its manifest or its label and commit that: `reconciler plan` proposes the deletion."
 _PAUSED = (
@@ -100,18 +53,25 @@ _BACK = (
     "Name the earlier revision in the manifest and commit that; in a rollout, "
     "annotate its set with reconciler.dev/rollout-rollback."
 )
+_NEWER = (
+    "Name the newer revision in the manifest and commit that: `reconciler plan` shows the updates. "
+    "`reconciler package update` merges directories."
+)
 _ROLLOUT = (
     "Annotate its set with reconciler.dev/rollout-go, -start or -skip, and commit: "
     "`reconciler status` names the wave."
 )
 OF_COMMITS: Mapping[str, str] = {
-    **dict.fromkeys(("delete", "destroy", "remove", "uninstall", "rm"), _REMOVED),
+    **dict.fromkeys(("delete", "destroy", "down", "remove", "uninstall", "rm"), _REMOVED),
+    **dict.fromkeys(("repo delete", "repo remove", "repo rm"), _REMOVED),
+    **dict.fromkeys(("bump", "pull", "update", "upgrade"), _NEWER),
+    "adopt": "Set adoptionPolicy: adoptExisting on the PackageVariant or in its set, and commit.",
     **dict.fromkeys(("pause", "suspend", "stop", "freeze"), _PAUSED),
     **dict.fromkeys(
         ("resume", "unpause", "unfreeze"), "Remove the annotation reconciler.dev/paused, and commit."
     ),
     **dict.fromkeys(("rollback", "undo", "revert", "downgrade"), _BACK),
-    **dict.fromkeys(("promote", "rollout", "go", "skip"), _ROLLOUT),
+    **dict.fromkeys(("promote", "rollout", "wave", "go", "skip"), _ROLLOUT),
     "retry": "Annotate what was rejected with another value of reconciler.dev/retry, and commit.",
     **dict.fromkeys(
         ("pin", "hold"), "Name a revision in the manifest, or `reconciler lock hold` a floating one."
@@ -121,23 +81,35 @@ OF_COMMITS: Mapping[str, str] = {
 OF_OPTIONS: Mapping[str, str] = {
     "apply dry-run": "`reconciler plan` shows it and writes nothing.",
     "apply diff": "`reconciler plan --diff` shows it and writes nothing.",
+    "apply plan-only": "`reconciler plan` shows it and writes nothing.",
     "apply yes": "It asks nothing: it opens pull requests, and `reconciler approve` merges them.",
     "apply auto-approve": "It opens pull requests; `reconciler approve` or a policy merges them.",
     "apply force": "Nothing of people is overwritten: `reconciler answer` answers their conflicts.",
     "apply target": "Name what it works on with --shard, or hold the others back with waves.",
-    "apply filename": "It reads the manifests that are committed: write the file there, and commit it.",
-    "apply f": "It reads the manifests that are committed: write the file there, and commit it.",
+    **dict.fromkeys(
+        ("apply filename", "apply f"),
+        "It reads the manifests that are committed: write the file there, and commit it.",
+    ),
     "apply wait": "It waits for nobody: `reconciler status` shows what is in review.",
     "plan dry-run": "It writes nothing anyway.",
     "plan checksum": "`reconciler apply --checksum` takes it.",
     "plan f": "It reads the manifests that are committed; `reconciler validate FILE` reads one that is not.",
     "check dry-run": "It writes nothing anyway.",
+    **dict.fromkeys(("check against", "check target"), "`--base` names the branch to merge into."),
+    **dict.fromkeys(("check branch", "check pr"), "`--head` names the branch with the change."),
+    **dict.fromkeys(("status all", "status A"), "It has every package of the fleet anyway."),
     "answer ours": "`--keep` keeps the local value.",
     "answer theirs": "`--take` takes upstream's value.",
     "answer local": "`--keep` keeps the local value.",
     "answer upstream": "`--take` takes upstream's value.",
 }
 """The hint for an option of peers that a command lacks, by both names."""
+OF_ARGUMENTS: Mapping[str, str] = {
+    "apply": "A run is of the whole fleet. FILE is a plan that `reconciler plan -o json --out` wrote.",
+    "check": "`--base` and `--head` name branches.",
+    "pr list": "`--set` and `--label` choose some; `reconciler pr show` shows one.",
+}
+"""The hint for an argument that a command does not take."""
 EVERYWHERE: Mapping[str, str] = {
     "context": "No cluster is read: a snapshot of its objects in Git is.",
     "kubeconfig": "No cluster is read: a snapshot of its objects in Git is.",
@@ -168,11 +140,11 @@ class CommandGroup(click.Group):
 
 def _command_hint(ctx: click.Context, name: str, names: Sequence[str]) -> str:
     path = _path(ctx)
-    of_peer = OF_COMMANDS.get(f"{path} {name}".strip()) or (OF_COMMANDS.get(name) if not path else None)
-    if name in OF_COMMITS and not path:
-        return f" {OF_COMMITS[name]}"
-    if of_peer:
-        return f" Did you mean `reconciler {of_peer}`?"
+    words = f"{path} {name}".strip()
+    if words in OF_COMMITS:
+        return f" {OF_COMMITS[words]}"
+    if words in OF_COMMANDS:
+        return f" Did you mean `reconciler {OF_COMMANDS[words]}`?"
     if close := close_names(name, names, most=1):
         return f" Did you mean {close[0]!r}?"
     root = ctx.find_root().command
@@ -182,10 +154,16 @@ def _command_hint(ctx: click.Context, name: str, names: Sequence[str]) -> str:
 
 
 def led_on(error: click.ClickException) -> click.ClickException:
-    """Return an error; that of an option of peers with what to do instead of it.
+    """Return an error; that of an option or an argument of peers with what to do instead of it.
 
     No option is suggested that only looks alike: `--prune` is no `--dry-run`.
     """
+    if isinstance(error, click.UsageError) and error.ctx and not isinstance(error, click.NoSuchOption):
+        is_argument = (
+            isinstance(getattr(error, "param", None), click.Argument) or "extra arg" in error.message
+        )
+        hint = OF_ARGUMENTS.get(_path(error.ctx), "") if is_argument else ""
+        return click.UsageError(f"{error.format_message()} {hint}", error.ctx) if hint else error
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
         return error
     typed, context = error.option_name, error.ctx

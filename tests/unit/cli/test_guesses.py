@@ -56,6 +56,11 @@ def test_the_option_of_a_peer_gets_what_to_do_instead(line: str, capfd: pytest.C
         ("repo lst", "Did you mean 'list'?"),
         ("repo zzz", "It has add, list."),
         ("delete web", "`reconciler plan` proposes the deletion."),
+        ("repo rm east", "`reconciler plan` proposes the deletion."),
+        ("update web", "`reconciler package update` merges directories."),
+        ("apply east/web", "FILE is a plan that `reconciler plan -o json --out` wrote."),
+        ("check main", "`--base` and `--head` name branches."),
+        ("pr list east", "`reconciler pr show` shows one."),
     ],
 )
 def test_a_wrong_guess_leads_on(line: str, leads_on: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +79,7 @@ def test_a_word_for_a_change_of_a_manifest_gets_what_to_commit(
     word: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert word not in COMMANDS
-    assert said(word, capfd) == f"Error: No such command {word!r}. {OF_COMMITS[word]}"
+    assert said(word, capfd) == f"Error: No such command {word.rpartition(' ')[2]!r}. {OF_COMMITS[word]}"
     assert set(re.findall(r"reconciler\.dev/[a-z-]+", OF_COMMITS[word])) <= set(KEYS)
 
 
