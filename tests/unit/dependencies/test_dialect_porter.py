@@ -51,17 +51,15 @@ def test_today_a_dependency_is_exclusive_and_follows_its_parent() -> None:
 
 
 def test_a_sharing_group_shares_within_the_namespace_among_equal_inputs() -> None:
-    db = required(
-        {
-            "name": "db",
-            "bundle": {"reference": "ghcr.io/acme/mysql", "version": "1.x"},
-            "sharing": {"mode": True, "group": {"name": "shop"}},
-            "parameters": {"size": 3},
-        }
-    )
+    def share(size: int) -> Share:
+        item = {"name": "db", "bundle": {"reference": "ghcr.io/acme/mysql", "version": "1.x"}}
+        group = {"sharing": {"mode": True, "group": {"name": "shop"}}, "parameters": {"size": size}}
+        return required(item | group).share
 
-    assert (db.share.scope, db.share.group) == (Sharing.NAMESPACE, "shop")
-    ((name, digest),) = db.share.inputs
+    assert (share(3).scope, share(3).group) == (Sharing.NAMESPACE, "shop")
+    assert share(3) == share(3)
+    assert share(3) != share(4)
+    ((name, digest),) = share(3).inputs
     assert (name, len(digest)) == ("inputs", 16)
 
 
