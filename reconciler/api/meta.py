@@ -165,18 +165,18 @@ class ForeignModel(BaseModel):
     )
 
 
-def known_versions(*known: str, pattern: str = "") -> AfterValidator:
-    """Return the check that an API version is a known one, or matches the pattern that `known` describes.
+def known_versions(*versions: str, pattern: str = "") -> AfterValidator:
+    """Return the check that an API version is a known one, or matches the pattern that `versions` describe.
 
     The objects of a cluster are accepted in any version: its API server understood them.
     """
 
     def check(value: str, info: ValidationInfo) -> str:
-        if value in known or info.context == ACCEPTED or (pattern and re.fullmatch(pattern, value)):
+        if value in versions or info.context == ACCEPTED or (pattern and re.fullmatch(pattern, value)):
             return value
         group = value.rpartition("/")[0]
-        versions = [version for version in known if version.rpartition("/")[0] == group] or list(known)
-        expected = " or ".join(filter(None, (", ".join(map(repr, versions[:-1])), repr(versions[-1]))))
+        close = [version for version in versions if version.rpartition("/")[0] == group] or versions
+        expected = " or ".join(filter(None, (", ".join(map(repr, close[:-1])), repr(close[-1]))))
         raise PydanticCustomError("enum", "unknown version", {"expected": expected})
 
     return AfterValidator(check)

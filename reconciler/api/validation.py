@@ -89,7 +89,7 @@ def parse_model(model: type[M], data: object, *, accepted: bool = False) -> M | 
     """Return the model of `data`, or all its errors in the order of the fields.
 
     Total: no data raises. Field names are those on disk; Python's snake_case names are unknown fields. What
-    an API server has `accepted` may be of a newer version, whose further fields are ignored.
+    is `accepted` by an API server may be of a newer version; further fields are ignored.
     """
     try:
         context = ACCEPTED if accepted else None

@@ -51,15 +51,17 @@ def test_today_a_dependency_is_exclusive_and_follows_its_parent() -> None:
 
 
 def test_a_sharing_group_shares_within_the_namespace_among_equal_inputs() -> None:
-    def share(size: int) -> Share:
+    def share(**parameters: object) -> Share:
         item = {"name": "db", "bundle": {"reference": "ghcr.io/acme/mysql", "version": "1.x"}}
-        group = {"sharing": {"mode": True, "group": {"name": "shop"}}, "parameters": {"size": size}}
+        group = {"sharing": {"mode": True, "group": {"name": "shop"}}, "parameters": parameters}
         return required(item | group).share
 
-    assert (share(3).scope, share(3).group) == (Sharing.NAMESPACE, "shop")
-    assert share(3) == share(3)
-    assert share(3) != share(4)
-    ((name, digest),) = share(3).inputs
+    db = share(size=3, name="shop")
+
+    assert (db.scope, db.group) == (Sharing.NAMESPACE, "shop")
+    assert db == share(name="shop", size=3)
+    assert db != share(name="shop", size=4)
+    ((name, digest),) = db.inputs
     assert (name, len(digest)) == ("inputs", 16)
 
 
