@@ -16,8 +16,14 @@ import orjson
 from reconciler.admission.defaults import field, items
 from reconciler.admission.immutable import Fault
 from reconciler.cel.check import Failure
-from reconciler.cel.formats import SCHEMA_FORMATS, parse_duration, parse_time
-from reconciler.cel.kubernetes import RULE, Expressions, find_pattern
+from reconciler.cel.kubernetes import (
+    RULE,
+    SCHEMA_FORMATS,
+    Expressions,
+    find_pattern,
+    parse_duration,
+    parse_time,
+)
 
 Schema = Mapping[str, Any]
 _UNSET: Final = object()

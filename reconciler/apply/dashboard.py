@@ -15,7 +15,7 @@ from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.registry import Forge, Forges
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential
-from reconciler.http.errors import duration_text
+from reconciler.http.client import duration_text
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Plan

@@ -49,6 +49,7 @@ from reconciler.records.state import (
     REFUSED_DELETIONS,
     ROLLOUTS_DIRECTORY,
     SETS_DIRECTORY,
+    UPSTREAMS_DIRECTORY,
     VARIANTS_DIRECTORY,
     WANTED_LOCK,
     AppliedRecord,
@@ -57,10 +58,11 @@ from reconciler.records.state import (
     WantedLockRecord,
     branch_files,
     is_lines_file,
+    lock_bytes,
+    lock_path,
     record_bytes,
     record_path,
 )
-from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
 from reconciler.report.markdown import Dashboard
 
 _OF_CLUSTERS = f"{PACKAGES_DIRECTORY}/"

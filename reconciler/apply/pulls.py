@@ -18,7 +18,7 @@ from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.http.errors import LimitedError, duration_text
+from reconciler.http.client import LimitedError, duration_text
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files

@@ -22,10 +22,12 @@ from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
     MOST_BYTES,
+    UpstreamLock,
     branch_files,
     branch_records,
+    lock_bytes,
+    lock_path,
 )
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 
 MOST_FILES = 1_000_000
 """A fleet has more variants than a package has files."""

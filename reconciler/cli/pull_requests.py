@@ -27,8 +27,7 @@ from reconciler.names.refs import HEADS, index_ref, is_deletion, is_group_in, re
 from reconciler.plan.approvals import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
-from reconciler.records.state import PackageVariantRecord
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY, PackageVariantRecord
 from reconciler.resolve.ownership import is_foreign
 from reconciler.run.inputs import RunInputs
 from reconciler.run.plan import PlannedRun

@@ -17,21 +17,19 @@ from reconciler.base.redact import mask_tokens, outgoing_fields
 from reconciler.base.text import plural
 from reconciler.http.client import (
     ATTEMPTS,
-    SYSTEM_CLOCK,
-    Authorization,
-    Client,
-    Clock,
-    Reply,
-    Request,
-    TimeLimits,
-)
-from reconciler.http.errors import (
     LONGEST_WAIT_S,
     SECONDARY_WAIT_S,
+    SYSTEM_CLOCK,
+    Authorization,
     ClassifiedReply,
+    Client,
+    Clock,
     LimitedError,
     LostReplyError,
+    Reply,
     ReplyKind,
+    Request,
+    TimeLimits,
     duration_text,
     find_server,
     resolve,

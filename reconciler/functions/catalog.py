@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from reconciler.base.suggestions import close_names
-from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import VersionError, parse_strict
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
 
 REGISTRIES: Final = (
     "ghcr.io/kptdev/krm-functions-catalog",

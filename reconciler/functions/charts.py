@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location, RefusedError
 from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
 from reconciler.base.text import Text
-from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import VersionError, parse_strict
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
 from reconciler.functions.archives import ArchiveReader
 from reconciler.functions.patterns import Pattern, PatternError, compile_pattern, quote
 from reconciler.krm.values import mapping_at, mappings_at, value_at

@@ -43,8 +43,8 @@ from reconciler.records.state import (
     RefusedDeletionsRecord,
     RolloutRecord,
     SetRecord,
+    UpstreamLock,
 )
-from reconciler.records.upstream_lock import UpstreamLock
 
 M = TypeVar("M")
 FieldPath = tuple[str | int, ...]

@@ -62,8 +62,7 @@ from reconciler.plan.records import applied_commit, leaving_records, plan_record
 from reconciler.plan.requests import plan_requests, postpone_requests
 from reconciler.plan.status import plan_conditions, plan_status, status_owners
 from reconciler.policy import CommitPolicy, OnUnavailable
-from reconciler.records.state import history_path, record_bytes
-from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, lock_bytes, lock_path
+from reconciler.records.state import UPSTREAMS_DIRECTORY, history_path, lock_bytes, lock_path, record_bytes
 from reconciler.render import delivery as generated_manifests
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedDelivery

@@ -24,7 +24,7 @@ from reconciler.plan.impact import Loss
 from reconciler.plan.set_diff import SetDiff, VariantChange, changed_fields
 from reconciler.plan.status import POINT_EMPTY
 from reconciler.policy import OnRefused
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
+from reconciler.records.state import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render.rendered import FunctionFault
 
 if TYPE_CHECKING:

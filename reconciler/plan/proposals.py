@@ -37,8 +37,15 @@ from reconciler.plan.context import by_weight
 from reconciler.plan.impact import Loss, all_losses
 from reconciler.plan.loss_reader import LossReader
 from reconciler.plan.requests import close_duplicates, is_right, lock_pull
-from reconciler.records.state import WANTED_LOCK, WantedLockRecord, record_bytes
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock, lock_bytes
+from reconciler.records.state import (
+    LOCKS_DIRECTORY,
+    UPSTREAMS_DIRECTORY,
+    WANTED_LOCK,
+    UpstreamLock,
+    WantedLockRecord,
+    lock_bytes,
+    record_bytes,
+)
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import lock_pin, upstream_data

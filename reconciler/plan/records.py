@@ -19,8 +19,11 @@ from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, is_given_up
 from reconciler.plan.deletions import find_moved
 from reconciler.records.state import (
+    IMAGES_PATH,
     REFUSED_DELETIONS,
+    UPSTREAMS_DIRECTORY,
     VARIANTS_DIRECTORY,
+    ImagesLock,
     PackageVariantRecord,
     RecordedDownstream,
     RefusedDeletionsRecord,
@@ -29,16 +32,11 @@ from reconciler.records.state import (
     RefusedVariant,
     RolloutRecord,
     SetRecord,
-    record_bytes,
-    record_path,
-)
-from reconciler.records.upstream_lock import (
-    IMAGES_PATH,
-    UPSTREAMS_DIRECTORY,
-    ImagesLock,
     UpstreamLock,
     lock_bytes,
     lock_path,
+    record_bytes,
+    record_path,
 )
 from reconciler.render.conflicts import answer_record, conflict_record
 from reconciler.render.rendered import Blocked, Package

@@ -24,7 +24,7 @@ from reconciler.dependencies.dialects.reading import ParsedManifest, parsed_or_b
 from reconciler.dependencies.lock.format import is_lock_file
 from reconciler.dependencies.model.cluster import RefusedVersion
 from reconciler.dependencies.model.packages import Candidate
-from reconciler.dependencies.versions.version import VersionError, parse_relaxed
+from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import (
@@ -52,6 +52,7 @@ from reconciler.read.files import (
     yaml_limits,
 )
 from reconciler.read.state import check_schema
+from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 

@@ -35,8 +35,7 @@ from reconciler.plan.approvals import wanted_checks
 from reconciler.plan.rejection import asked_keys, dashboard_key, dashboard_title
 from reconciler.policy import CommitPolicy, CredentialRule, Policy
 from reconciler.read.repositories import unread
-from reconciler.records.state import PullHistory
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY, PullHistory
 
 Pulls = Mapping[str, tuple[PullRequest, ...]]
 """Pull requests by normalized URL; repositories that were not listed are missing."""

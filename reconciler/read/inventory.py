@@ -74,8 +74,7 @@ from reconciler.read.state import (
     state_ref,
     status_ref,
 )
-from reconciler.records.state import VARIANTS_DIRECTORY, PullHistory
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY, VARIANTS_DIRECTORY, PullHistory
 from reconciler.resolve.deliveries import cluster_of
 
 _SHORT = 12

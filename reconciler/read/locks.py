@@ -24,7 +24,7 @@ from reconciler.read.control import OpenControl
 from reconciler.read.files import read_directory
 from reconciler.read.repositories.packages import newest_time, split_by_author
 from reconciler.read.state import check_schema
-from reconciler.records.upstream_lock import (
+from reconciler.records.state import (
     IMAGES_PATH,
     LOCKS_DIRECTORY,
     UPSTREAMS_DIRECTORY,

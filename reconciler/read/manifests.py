@@ -43,7 +43,7 @@ from reconciler.read.files import (
     parse_file,
     yaml_limits,
 )
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 
 _SIMILAR = 0.85
 """Ratio from which an unknown API group or kind is a misspelling of a known one."""

@@ -38,6 +38,7 @@ from reconciler.records.state import (
     ROLLOUTS_DIRECTORY,
     SCHEMA,
     SETS_DIRECTORY,
+    UPSTREAMS_DIRECTORY,
     VARIANTS_DIRECTORY,
     VARIANTS_FORMAT,
     WANTED_LOCK,
@@ -50,11 +51,11 @@ from reconciler.records.state import (
     RolloutRecord,
     SetRecord,
     SharedSpec,
+    UpstreamLock,
     WantedLockRecord,
     is_lines_file,
     split_lines,
 )
-from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 
 R = TypeVar("R", SetRecord, RolloutRecord, UpstreamLock)
 P = TypeVar("P", PackageVariantRecord, RecordedDownstream, RefusedPackage)

@@ -41,7 +41,7 @@ from reconciler.dependencies.model.cluster import (
 from reconciler.dependencies.model.instances import Instance, Resolved, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values, dns_label
 from reconciler.dependencies.solve.build_problem import without_duplicates
-from reconciler.dependencies.versions.version import parse_relaxed
+from reconciler.dependencies.versions import parse_relaxed
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import MANIFEST_LIMITS, YamlError, emit, load_documents

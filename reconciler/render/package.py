@@ -23,9 +23,8 @@ from reconciler.records.state import PackageVariantRecord
 from reconciler.render.answers import Classified, classify_fresh
 from reconciler.render.charts import render_charts
 from reconciler.render.conflicts import recorded_answers, recorded_conflicts
-from reconciler.render.context import ensure_context
 from reconciler.render.draft import draft_context, package_policy, update_draft, with_ticks
-from reconciler.render.injection import inject_config
+from reconciler.render.injection import ensure_context, inject_config
 from reconciler.render.kptfile import (
     add_functions,
     other_functions,

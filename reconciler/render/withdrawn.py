@@ -20,8 +20,7 @@ from reconciler.krm.yaml import SetValue
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.render.charts import ChartContents
-from reconciler.render.context import NAME, PACKAGE_PATH, find_context
-from reconciler.render.injection import INJECTED, asks_for
+from reconciler.render.injection import INJECTED, NAME, PACKAGE_PATH, asks_for, find_context
 from reconciler.render.kptfile import (
     FunctionOwners,
     edit_kptfile,

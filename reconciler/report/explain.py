@@ -31,9 +31,8 @@ from reconciler.plan.changes import Change, Plan
 from reconciler.plan.chart_values import ChangedValue, ChartDefaults, chart_values
 from reconciler.plan.context import PlanContext
 from reconciler.plan.status import current_statuses
-from reconciler.records.upstream_lock import lock_path
-from reconciler.render.context import NAME, PACKAGE_PATH
-from reconciler.render.injection import choose_source, find_points, injected_field
+from reconciler.records.state import lock_path
+from reconciler.render.injection import NAME, PACKAGE_PATH, choose_source, find_points, injected_field
 from reconciler.render.kptfile import function_name, upstream_functions
 from reconciler.render.package import cluster_snapshot
 from reconciler.report.build import package_overviews

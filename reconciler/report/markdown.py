@@ -25,7 +25,7 @@ from reconciler.plan.impact import all_losses
 from reconciler.plan.proposals import IndexProposal
 from reconciler.plan.rejection import ask_box, asked_keys, tick_boxes
 from reconciler.plan.status import PackageStatus
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.report.build import (
     MOST_DIFFS,
     arrow,

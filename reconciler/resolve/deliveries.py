@@ -26,7 +26,7 @@ from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, R
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.resolve.ownership import current_draft, owner_text
 from reconciler.resolve.resolution import Pin, ResolvedVariant
 from reconciler.resolve.up_to_date import ENGINE, find_settled

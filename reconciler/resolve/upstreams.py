@@ -10,8 +10,14 @@ from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
-from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, rank
+from reconciler.dependencies.versions import (
+    Grammar,
+    Version,
+    VersionError,
+    parse_constraint,
+    parse_loose,
+    rank,
+)
 from reconciler.expand.generated import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
 from reconciler.base.text import plural
-from reconciler.dependencies.versions.version import VersionError, parse_strict, precedence
+from reconciler.dependencies.versions import VersionError, parse_strict, precedence
 from reconciler.functions.archives import ArchiveReader, NoArchiveError
 from reconciler.functions.catalog import CLAIMS, REGISTRIES
 from reconciler.functions.charts import (

@@ -34,7 +34,7 @@ from reconciler.read.dependencies import INDEX_SUFFIXES, parse_index, read_index
 from reconciler.read.forges import find_credentials
 from reconciler.read.governance import open_allowed
 from reconciler.read.manifests import parse_manifests
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.report.markdown import index_body, revision_body
 from reconciler.resolve.fleet import fleet_inputs, resolve_fleet
 from reconciler.run.chart_proposals import files_below, is_ended, open_branch, propose_charts, raise_proposal
@@ -43,8 +43,7 @@ from reconciler.run.options import RunOptions
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import NewVersion, SyncRequest, SyncResult, find_new_versions
-from reconciler.workdir.control_files import add_version
-from reconciler.workdir.manifest_files import read_manifest_files
+from reconciler.workdir.control_files import add_version, read_manifest_files
 
 
 class SyncOptions(NamedTuple):

@@ -46,7 +46,7 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import Reading, read_control, read_inventory, with_trees
 from reconciler.read.state import read_applied, state_ref
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.report.report import Names
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.fleet import find_dependent_clusters

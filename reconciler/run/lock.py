@@ -32,7 +32,7 @@ from reconciler.plan.proposals import (
 )
 from reconciler.policy import OnUnavailable
 from reconciler.read.locks import read_working_lock
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY, UpstreamLock, is_floating
+from reconciler.records.state import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
 from reconciler.run.inputs import RunInputs, read_inputs

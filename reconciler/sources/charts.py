@@ -10,11 +10,17 @@ import msgspec
 
 from reconciler.base.errors import UnavailableError, UsageError
 from reconciler.base.suggestions import close_names
-from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import Version, VersionError, parse_strict, precedence
+from reconciler.dependencies.versions import (
+    Grammar,
+    Version,
+    VersionError,
+    parse_constraint,
+    parse_strict,
+    precedence,
+)
 from reconciler.git.repository import Mirror
 from reconciler.git.urls import without_user
-from reconciler.http.errors import resolve
+from reconciler.http.client import resolve
 from reconciler.krm.values import value_at
 from reconciler.krm.yaml import YamlError, YamlLimits, load_documents
 from reconciler.names.ids import Oid

@@ -17,7 +17,7 @@ from reconciler.dependencies.catalog.index import (
 from reconciler.dependencies.dialects.carvel import version_of
 from reconciler.dependencies.dialects.crossplane import META_GROUPS
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
-from reconciler.dependencies.versions.version import VersionError, parse_loose
+from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source

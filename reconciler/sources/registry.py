@@ -28,11 +28,15 @@ from reconciler.http.client import (
     Clock,
     Reply,
     ReplyCache,
+    ReplyKind,
     Request,
+    SilentError,
     StaticToken,
     TimeLimits,
+    find_server,
+    resolve,
+    shown,
 )
-from reconciler.http.errors import ReplyKind, SilentError, find_server, resolve, shown
 from reconciler.names.ids import is_prefix
 from reconciler.policy import RegistryPolicy
 from reconciler.sources.credentials import TOKEN_USER, Find

@@ -26,11 +26,11 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
+from reconciler.dependencies.versions import Version, VersionError, parse_loose
 from reconciler.functions.archives import ArchiveReader
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
-from reconciler.http.errors import MissingError
+from reconciler.http.client import MissingError
 from reconciler.inventory.inventory import SourcedDocument
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, RegistryPolicy

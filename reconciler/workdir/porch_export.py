@@ -21,8 +21,7 @@ from reconciler.api.porch import (
 from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.text import plural, some, verb
-from reconciler.dependencies.versions.constraint import Grammar, parse_constraint
-from reconciler.dependencies.versions.version import VersionError
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.compose import SNAPSHOT_LIMITS
 from reconciler.names.ids import normalise_url

@@ -32,7 +32,7 @@ from reconciler.names.refs import draft_ref, tag_ref
 from reconciler.plan.changes import MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.context import make_target
 from reconciler.plan.drafts import next_workspace
-from reconciler.render.context import ensure_context
+from reconciler.render.injection import ensure_context
 from reconciler.resolve.ownership import find_owner
 from reconciler.resolve.upstreams import find_upstream
 from tests.support.conformance import VARIABLE, Case, absence, skip_absent, vectors

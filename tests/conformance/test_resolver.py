@@ -23,7 +23,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from tests.support.conformance import file_parameters
 from tests.support.dependency_worlds import pin
 

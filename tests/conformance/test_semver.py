@@ -6,18 +6,16 @@ from typing import Any
 import pytest
 
 from reconciler.dependencies.model.packages import Dialect, VersionRange, version_range
-from reconciler.dependencies.versions.constraint import (
+from reconciler.dependencies.versions import (
     Constraint,
     Grammar,
-    parse_comparator,
-    parse_constraint,
-    parse_masterminds,
-)
-from reconciler.dependencies.versions.version import (
     Version,
     VersionError,
     VersionPolicy,
+    parse_comparator,
+    parse_constraint,
     parse_loose,
+    parse_masterminds,
     parse_relaxed,
     parse_strict,
     rank,

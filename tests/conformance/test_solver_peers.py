@@ -25,7 +25,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_worlds import pin
 
 

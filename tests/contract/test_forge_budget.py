@@ -14,8 +14,7 @@ from reconciler.forge.http import Budget, Transport, split
 from reconciler.forge.registry import Forges
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential
-from reconciler.http.client import Clock, StaticToken
-from reconciler.http.errors import LimitedError
+from reconciler.http.client import Clock, LimitedError, StaticToken
 from reconciler.inventory.inventory import PullRequest
 from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import normalise_url

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.api.forge import ApiForge
-from reconciler.http.errors import LimitedError, LostReplyError, UnauthorizedError
+from reconciler.http.client import LimitedError, LostReplyError, UnauthorizedError
 from reconciler.inventory.inventory import PullRequest
 from tests.support.forges.bench import HEADS, SimulatorBench, simulated
 from tests.support.values import replace

@@ -16,8 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.base.errors import RefusedError, UnavailableError
-from reconciler.http.client import Clock, ReplyCache
-from reconciler.http.errors import LimitedError, MissingError, UnauthorizedError
+from reconciler.http.client import Clock, LimitedError, MissingError, ReplyCache, UnauthorizedError
 from reconciler.policy import RegistryPolicy
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import Blob, DigestError, RegistryClient

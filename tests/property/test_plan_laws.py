@@ -23,8 +23,7 @@ from reconciler.inventory.inventory import Inventory, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.records.state import WANTED_LOCK
-from reconciler.records.upstream_lock import UpstreamLock
+from reconciler.records.state import WANTED_LOCK, UpstreamLock
 from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
 from tests.support.values import replace

@@ -6,11 +6,14 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reconciler.dependencies.versions.constraint import Constraint, Grammar, lint_constraint, parse_constraint
-from reconciler.dependencies.versions.version import (
+from reconciler.dependencies.versions import (
+    Constraint,
+    Grammar,
     Version,
     VersionError,
     VersionPolicy,
+    lint_constraint,
+    parse_constraint,
     parse_loose,
     parse_strict,
     precedence,

@@ -23,7 +23,7 @@ from reconciler.dependencies.model.cluster import (
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId, Platform
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions.version import VersionPolicy, parse_loose
+from reconciler.dependencies.versions import VersionPolicy, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import StoredKind
 from tests.support.values import replace

@@ -31,7 +31,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.solve.problem import ResolutionProblem, Solution, SolverOutcome
 from reconciler.dependencies.solve.sat import attempt
-from reconciler.dependencies.versions.version import parse_loose, parse_strict
+from reconciler.dependencies.versions import parse_loose, parse_strict
 from tests.support.values import replace
 
 RULES = (

@@ -55,11 +55,12 @@ from reconciler.read.repositories.trees import read_header
 from reconciler.records.state import (
     NOTHING_REFUSED,
     REFUSED_DELETIONS,
+    UPSTREAMS_DIRECTORY,
     PackageVariantRecord,
     RefusedDeletionsRecord,
     SetRecord,
+    UpstreamLock,
 )
-from reconciler.records.upstream_lock import UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render import render_packages
 from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
 from reconciler.resolve.resolution import Resolution

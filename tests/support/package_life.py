@@ -34,7 +34,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from tests.support.values import replace
 
 CLUSTER = "one"

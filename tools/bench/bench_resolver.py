@@ -44,7 +44,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, BudgetExceeded, ResolutionProblem, Solution
 from reconciler.dependencies.solve.sat import SatSolver, encode
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from tests.support.dependency_worlds import pin, pins_of, solve
 from tools.bench.goals import Goals
 

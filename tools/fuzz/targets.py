@@ -32,8 +32,7 @@ from reconciler.names.objects import File, Signature, commit_bytes, file_path_er
 from reconciler.names.refs import parse_ref, ref_error
 from reconciler.plan.changes import Plan  # noqa: F401 - the packages below import each other in this order
 from reconciler.read.configuration import parse_configuration
-from reconciler.records.state import PackageVariantRecord, SetRecord, record_bytes
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
+from reconciler.records.state import PackageVariantRecord, SetRecord, UpstreamLock, lock_bytes, record_bytes
 from reconciler.render.kptfile import stamp_kptfile, strip_ownership
 from reconciler.render.rendered import Blocked
 from reconciler.render.update import UpdateRefused, update_package

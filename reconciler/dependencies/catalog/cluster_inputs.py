@@ -41,7 +41,7 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Platform,
 )
-from reconciler.dependencies.versions.version import (
+from reconciler.dependencies.versions import (
     Version,
     VersionError,
     VersionPolicy,

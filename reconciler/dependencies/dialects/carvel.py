@@ -36,7 +36,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     Values,
 )
-from reconciler.dependencies.versions.version import parse_relaxed
+from reconciler.dependencies.versions import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})

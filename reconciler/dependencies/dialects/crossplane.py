@@ -40,7 +40,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.versions.version import VersionError, parse_loose
+from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import group_of
 

@@ -42,7 +42,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     exact_range,
 )
-from reconciler.dependencies.versions.version import VersionError, VersionPolicy
+from reconciler.dependencies.versions import VersionError, VersionPolicy
 from reconciler.inventory.inventory import Source
 
 BINDINGS = "reconciler.dev/dependencies"

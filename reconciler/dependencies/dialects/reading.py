@@ -19,8 +19,13 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions.constraint import Prereleases, lint_constraint
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose
+from reconciler.dependencies.versions import (
+    Prereleases,
+    Version,
+    VersionError,
+    lint_constraint,
+    parse_loose,
+)
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem, defect_problem

@@ -18,7 +18,7 @@ from reconciler.dependencies.lock.format import (
 from reconciler.dependencies.model.instances import Instance, MetNeed, OwnershipEntry, Resolution, Resolved
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.problem import AlternativeSource
-from reconciler.dependencies.versions.version import VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
 _MOST_CAUSES = 3
 

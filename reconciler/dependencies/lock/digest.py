@@ -11,7 +11,7 @@ from reconciler.base.values import PartlyCompared
 from reconciler.dependencies.lock.format import SOLVER
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, Install, PackageId, PackageNeed
-from reconciler.dependencies.versions.version import Version
+from reconciler.dependencies.versions import Version
 
 DIGEST_VERSION = 4
 """To be raised when a default of a model changes: every lock is resolved once more then.

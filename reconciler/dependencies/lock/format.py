@@ -26,9 +26,9 @@ from reconciler.dependencies.model.instances import (
 )
 from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, PackageId, dns_label
 from reconciler.dependencies.solve.problem import Solution
-from reconciler.dependencies.versions.version import VersionError
+from reconciler.dependencies.versions import VersionError
 from reconciler.names.problems import Problem
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 
 if TYPE_CHECKING:
     from reconciler.dependencies.solve.problem import Explanation

@@ -71,7 +71,7 @@ from reconciler.dependencies.solve.build_problem import owned_names, without_dup
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 
 LockedInstalls = Mapping[str, Install]
 """An install of what is locked for a manifest without a solution, by the label of the manifest."""

@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     Share,
     VersionRange,
 )
-from reconciler.dependencies.versions.version import Version, VersionPolicy
+from reconciler.dependencies.versions import Version, VersionPolicy
 from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 from reconciler.names.problems import Problem

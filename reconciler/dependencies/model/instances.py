@@ -22,7 +22,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions.version import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
 
 SCHEMA = "reconciler.dev/v1alpha1"
 

@@ -9,16 +9,17 @@ from msgspec.structs import force_setattr, replace
 
 from reconciler.base.errors import Location
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.versions.constraint import (
+from reconciler.dependencies.versions import (
     Constraint,
     Grammar,
     Prereleases,
+    Version,
+    VersionPolicy,
     carvel_keeps,
     is_digest,
     parse_constraint,
     parse_digest_or_constraint,
 )
-from reconciler.dependencies.versions.version import Version, VersionPolicy
 from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 

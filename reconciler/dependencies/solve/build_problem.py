@@ -44,7 +44,7 @@ from reconciler.dependencies.solve.problem import (
     InstanceRequirement,
     ResolutionProblem,
 )
-from reconciler.dependencies.versions.version import VersionPolicy, rank
+from reconciler.dependencies.versions import VersionPolicy, rank
 from reconciler.names.problems import Problem
 
 

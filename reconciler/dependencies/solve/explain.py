@@ -36,8 +36,12 @@ from reconciler.dependencies.solve.problem import (
     within_reach,
 )
 from reconciler.dependencies.solve.sat import contradiction
-from reconciler.dependencies.versions.constraint import lint_constraint, only_prereleases, only_with_build
-from reconciler.dependencies.versions.version import Version
+from reconciler.dependencies.versions import (
+    Version,
+    lint_constraint,
+    only_prereleases,
+    only_with_build,
+)
 
 NEXT_STEPS = {
     ConflictCode.CYCLE: "Name versions that do not need one another, or remove one of these manifests",

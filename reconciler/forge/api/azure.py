@@ -35,8 +35,7 @@ from reconciler.forge.api.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.git.urls import Credential
-from reconciler.http.client import StaticToken
-from reconciler.http.errors import InvalidError, MissingError
+from reconciler.http.client import InvalidError, MissingError, StaticToken
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, HEADS, PROPOSED
 from reconciler.policy import ForgeRule

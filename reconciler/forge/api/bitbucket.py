@@ -32,8 +32,7 @@ from reconciler.forge.api.dialect import (
 )
 from reconciler.forge.http import Transport
 from reconciler.git.urls import Credential
-from reconciler.http.client import StaticToken
-from reconciler.http.errors import InvalidError
+from reconciler.http.client import InvalidError, StaticToken
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule
 

@@ -22,7 +22,7 @@ from reconciler.forge.api.listing import (
 from reconciler.forge.api.products import ApiDialect
 from reconciler.forge.body_marker import outgoing_pull
 from reconciler.forge.http import Transport
-from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
+from reconciler.http.client import ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.names.refs import DRAFTS, PROPOSED
 from reconciler.records.state import PullHistory

@@ -26,7 +26,7 @@ from reconciler.forge.api.dialect import (
     write_times,
 )
 from reconciler.forge.http import Transport
-from reconciler.http.errors import InvalidError, MissingError
+from reconciler.http.client import InvalidError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule
 

@@ -30,8 +30,7 @@ from reconciler.forge.api.dialect import (
     write_times,
 )
 from reconciler.forge.http import Budget, Transport
-from reconciler.http.client import SENDABLE, SYSTEM_CLOCK, Clock, StaticToken
-from reconciler.http.errors import InvalidError
+from reconciler.http.client import SENDABLE, SYSTEM_CLOCK, Clock, InvalidError, StaticToken
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from reconciler.policy import ForgeRule, MergeMethod, WriteLimits
 

@@ -26,7 +26,7 @@ from reconciler.forge.api.dialect import (
     write_times,
 )
 from reconciler.forge.http import Transport
-from reconciler.http.errors import ForbiddenError, InvalidError, UnauthorizedError
+from reconciler.http.client import ForbiddenError, InvalidError, UnauthorizedError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeRule
 

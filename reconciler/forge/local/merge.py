@@ -15,7 +15,7 @@ from reconciler.names import refs as package_refs
 from reconciler.names.ids import Lifecycle, Oid
 from reconciler.names.objects import File, file_name_error
 from reconciler.names.refs import nested_message
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY
 
 _DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
 _WHOLE = re.compile(

@@ -5,7 +5,22 @@ from msgspec.structs import replace
 
 from reconciler.krm.merge.comments import merge_comments, merge_lines
 from reconciler.krm.merge.compatible import CompatibleMerge
-from reconciler.krm.merge.fields import FieldMerge, insert_new
+from reconciler.krm.merge.fields import (
+    ConflictResolver,
+    FieldConflict,
+    FieldMerge,
+    FromUpstream,
+    Merged,
+    MergedCollection,
+    MergedField,
+    MergedLines,
+    Steps,
+    Winner,
+    edits_of,
+    insert_new,
+    is_replacement,
+    path_text,
+)
 from reconciler.krm.merge.nodes import (
     ATTRIBUTION,
     UPSTREAM_IDENTIFIER,
@@ -18,20 +33,6 @@ from reconciler.krm.merge.nodes import (
     is_same,
     may_have_schema,
     root_of,
-)
-from reconciler.krm.merge.result import (
-    ConflictResolver,
-    FieldConflict,
-    FromUpstream,
-    Merged,
-    MergedCollection,
-    MergedField,
-    MergedLines,
-    Steps,
-    Winner,
-    edits_of,
-    is_replacement,
-    path_text,
 )
 from reconciler.krm.merge.text import Hunk, MergedText, TextFormat, merge_formats, merge_text
 from reconciler.krm.schema import Schemas, Shape

@@ -10,9 +10,17 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.krm.merge.fields import ElementKey, element_key, infer_keys
+from reconciler.krm.merge.fields import (
+    KEEP,
+    ElementKey,
+    FromUpstream,
+    Merged,
+    MergedCollection,
+    MergedField,
+    element_key,
+    infer_keys,
+)
 from reconciler.krm.merge.nodes import Node, child, is_rendered_same, shape_in_comments
-from reconciler.krm.merge.result import KEEP, FromUpstream, Merged, MergedCollection, MergedField
 from reconciler.krm.schema import Shape
 from reconciler.krm.yaml import Comments
 

@@ -11,8 +11,7 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.compose import UNTAGGED, YamlError, content_end, dash_offsets
 from reconciler.krm.yaml.emit import Raw, dedent_lines
-from reconciler.krm.yaml.load import Path, typed_key
-from reconciler.krm.yaml.scalars import ScalarError, type_plain, type_tagged
+from reconciler.krm.yaml.load import Path, ScalarError, type_plain, type_tagged, typed_key
 from reconciler.krm.yaml.tree import CommentPosition, Comments, Tree
 from reconciler.names.ids import group_of
 

@@ -26,8 +26,7 @@ from reconciler.krm.yaml.emit import (
     write_key,
     write_scalar,
 )
-from reconciler.krm.yaml.load import Path, index_of, iterate_documents
-from reconciler.krm.yaml.scalars import ScalarError, type_tagged
+from reconciler.krm.yaml.load import Path, ScalarError, index_of, iterate_documents, type_tagged
 from reconciler.krm.yaml.tree import Alias, AnyNode, Entry, Item, Mapping, Scalar, Sequence, Slot, Tree
 
 if TYPE_CHECKING:

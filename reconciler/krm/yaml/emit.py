@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from reconciler.base.text import plural
 from reconciler.krm.yaml.compose import YamlError
-from reconciler.krm.yaml.scalars import ScalarError, type_plain
+from reconciler.krm.yaml.load import ScalarError, type_plain
 
 _DASH: Final = 2
 _DEEPEST: Final = 200

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.admission.structural import Structural, complete
-from reconciler.cel.formats import parse_duration
+from reconciler.cel.kubernetes import parse_duration
 from reconciler.krm.yaml import load_documents
 
 

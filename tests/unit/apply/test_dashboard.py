@@ -18,8 +18,7 @@ from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.body_marker import issue_text
 from reconciler.forge.http import Budget, Transport
-from reconciler.http.client import Clock
-from reconciler.http.errors import LimitedError
+from reconciler.http.client import Clock, LimitedError
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem

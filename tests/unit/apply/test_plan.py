@@ -19,7 +19,7 @@ from reconciler.base import effects
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.http.errors import LimitedError
+from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -31,11 +31,13 @@ from reconciler.records.state import (
     SETS_DIRECTORY,
     WANTED_LOCK,
     SetRecord,
+    UpstreamLock,
     WantedLockRecord,
+    lock_bytes,
+    lock_path,
     record_bytes,
     record_path,
 )
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from reconciler.report.report import Names
 from tests.support.git import EPOCH, make_repository
 from tests.support.plan_values import a_record

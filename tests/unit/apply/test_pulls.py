@@ -19,7 +19,7 @@ from reconciler.apply.pulls import (
 from reconciler.base.effects import StoppedError
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.api.forge import ApiForge
-from reconciler.http.errors import LimitedError
+from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.ids import PackageKey
 from reconciler.names.objects import File, Files

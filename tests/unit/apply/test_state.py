@@ -28,8 +28,15 @@ from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
-from reconciler.records.state import VARIANTS_FORMAT, PackageVariantRecord, record_bytes, record_path
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import (
+    VARIANTS_FORMAT,
+    PackageVariantRecord,
+    UpstreamLock,
+    lock_bytes,
+    lock_path,
+    record_bytes,
+    record_path,
+)
 from tests.support.git import EPOCH, Repo, make_repository
 from tests.support.plan_values import a_record
 from tests.support.values import TOKEN

@@ -21,7 +21,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     Platform,
 )
-from reconciler.dependencies.versions.version import parse_relaxed
+from reconciler.dependencies.versions import parse_relaxed
 from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("config/app.yaml", 7))

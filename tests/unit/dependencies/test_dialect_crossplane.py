@@ -18,7 +18,7 @@ from reconciler.dependencies.model.packages import (
     Platform,
     RevisionPolicy,
 )
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 from tests.support.values import replace
 

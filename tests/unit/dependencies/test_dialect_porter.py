@@ -19,7 +19,7 @@ from reconciler.dependencies.model.packages import (
     Share,
     Sharing,
 )
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 
 HERE = Source(Location("bundles/shop/porter.yaml", 1))

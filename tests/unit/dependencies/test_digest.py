@@ -47,7 +47,7 @@ from reconciler.dependencies.model.packages import (
     Values,
     VersionRange,
 )
-from reconciler.dependencies.versions.version import VersionPolicy, parse_strict
+from reconciler.dependencies.versions import VersionPolicy, parse_strict
 from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
 from reconciler.report.locks import lock_lines

@@ -21,7 +21,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from tests.support.dependency_manifests import (
     FILE,
     bundle,

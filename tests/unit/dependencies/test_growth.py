@@ -23,7 +23,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 
 MOST_GROWTH = 2.2
 """Twice as many packages, and a little for sorting them."""

@@ -11,7 +11,7 @@ from reconciler.dependencies.catalog.index import (
 )
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Interface, PackageId
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.policy import Limits
 from reconciler.read.dependencies import parse_index
 from tests.support.values import replace

@@ -18,7 +18,7 @@ from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.alternatives import CandidateLookup, bundle_name
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents

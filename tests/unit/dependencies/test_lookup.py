@@ -41,7 +41,7 @@ from reconciler.dependencies.solve.alternatives import (
     slot_places,
     with_rendered_labels,
 )
-from reconciler.dependencies.versions.version import parse_loose, parse_strict
+from reconciler.dependencies.versions import parse_loose, parse_strict
 from tests.support.dependency_worlds import pin as locked_as
 
 AWS = PackageId(Ecosystem.XPKG, "x.io/aws")

@@ -31,7 +31,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.versions.version import parse_loose, parse_strict
+from reconciler.dependencies.versions import parse_loose, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")

@@ -9,7 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_package_version
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 
 HEADER = {

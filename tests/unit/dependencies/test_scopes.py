@@ -18,7 +18,7 @@ from reconciler.dependencies.catalog.index import IndexContents, read_index
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy

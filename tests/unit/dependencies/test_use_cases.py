@@ -8,7 +8,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.resolve import resolve_cluster
-from reconciler.dependencies.versions.version import parse_loose
+from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,

@@ -6,21 +6,19 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.dependencies.model.packages import Dialect, VersionRange, version_range
-from reconciler.dependencies.versions.constraint import (
+from reconciler.dependencies.versions import (
     Grammar,
     Prereleases,
+    VersionError,
+    VersionPolicy,
     lint_constraint,
     only_prereleases,
     only_with_build,
     parse_carvel,
     parse_constraint,
     parse_digest_or_constraint,
-    parse_masterminds,
-)
-from reconciler.dependencies.versions.version import (
-    VersionError,
-    VersionPolicy,
     parse_loose,
+    parse_masterminds,
     parse_relaxed,
     parse_strict,
     rank,

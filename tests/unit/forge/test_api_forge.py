@@ -21,7 +21,7 @@ from reconciler.forge.api.dialect import (
     write_times,
 )
 from reconciler.forge.api.forge import LONGEST_TITLE, RECHECK_DELAYS_S, ApiForge
-from reconciler.http.errors import InvalidError, LostReplyError, MissingError
+from reconciler.http.client import InvalidError, LostReplyError, MissingError
 from reconciler.inventory.inventory import CheckState, PullRequest, PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.values import replace

@@ -10,8 +10,7 @@ from reconciler.forge import body_marker
 from reconciler.forge.api.azure import Azure, basic_token, default_api
 from reconciler.forge.api.dialect import ApiPullRequest
 from reconciler.git.urls import Credential
-from reconciler.http.client import StaticToken
-from reconciler.http.errors import InvalidError, ReplyKind, classify
+from reconciler.http.client import InvalidError, ReplyKind, StaticToken, classify
 from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer

@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.base.errors import ConfigurationError
 from reconciler.forge.http import Budget, next_turn, split
-from reconciler.http.client import Clock
-from reconciler.http.errors import LONGEST_WAIT_S, SECONDARY_WAIT_S, LimitedError
+from reconciler.http.client import LONGEST_WAIT_S, SECONDARY_WAIT_S, Clock, LimitedError
 from reconciler.policy import WriteLimits
 from tests.support.forges.server import VirtualClock
 

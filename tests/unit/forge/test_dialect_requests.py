@@ -21,7 +21,7 @@ from reconciler.forge.api.dialect import (
 from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.gitlab import GitLab
-from reconciler.http.errors import InvalidError, LostReplyError, MissingError
+from reconciler.http.client import InvalidError, LostReplyError, MissingError
 from reconciler.inventory.inventory import CheckState, HeadStatus, PullRequest, PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.scripted import ScriptedApi

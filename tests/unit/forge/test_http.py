@@ -14,13 +14,14 @@ from reconciler.base.progress import listening
 from reconciler.base.redact import learn_credential
 from reconciler.forge import http
 from reconciler.forge.http import Budget
-from reconciler.http.client import ATTEMPTS, StaticToken
-from reconciler.http.errors import (
+from reconciler.http.client import (
+    ATTEMPTS,
     ForbiddenError,
     InvalidError,
     LimitedError,
     LostReplyError,
     MissingError,
+    StaticToken,
     UnauthorizedError,
 )
 from reconciler.policy import WriteLimits

@@ -12,8 +12,7 @@ from reconciler.base.redact import mask_credentials
 from reconciler.forge.api import github
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
-from reconciler.http.client import Clock
-from reconciler.http.errors import ForbiddenError, InvalidError, MissingError
+from reconciler.http.client import Clock, ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import PullState
 from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving

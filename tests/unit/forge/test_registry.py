@@ -16,8 +16,7 @@ from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
-from reconciler.http.client import Clock
-from reconciler.http.errors import LimitedError
+from reconciler.http.client import Clock, LimitedError
 from reconciler.inventory.shard import Shard
 from reconciler.policy import (
     ApprovalPolicy,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.http.errors import LONGEST_WAIT_S, classify, duration_text, message_of
+from reconciler.http.client import LONGEST_WAIT_S, classify, duration_text, message_of
 
 SECONDARY = {"message": "You have exceeded a secondary rate limit"}
 EMPTY = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "150"}

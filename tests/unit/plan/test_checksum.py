@@ -29,7 +29,7 @@ from reconciler.plan.changes import (
     Plan,
 )
 from reconciler.policy import Policy
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_path
 from tests.support.plan_values import a_change, a_write
 from tests.support.values import replace
 

@@ -36,7 +36,7 @@ from reconciler.policy import (
     Policy,
     govern,
 )
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_path
 from reconciler.render.rendered import FunctionFault
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row

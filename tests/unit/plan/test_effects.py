@@ -22,7 +22,7 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.policy import CommitPolicy, Policy
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path, lock_upstream
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, a_pull, a_write, oid
 from tests.support.sets import registered, repository, world
 from tests.support.values import replace

@@ -35,8 +35,7 @@ from reconciler.plan.proposals import (
 )
 from reconciler.plan.requests import lock_pull
 from reconciler.policy import Policy, PullRequestPolicy
-from reconciler.records.state import WantedLockRecord, record_bytes
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
+from reconciler.records.state import UpstreamLock, WantedLockRecord, lock_bytes, lock_upstream, record_bytes
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import Resolution as FleetResolution
 from reconciler.resolve.resolution import WaitingVariant

@@ -29,10 +29,10 @@ from reconciler.records.state import (
     PackageVariantRecord,
     RolloutRecord,
     SetRecord,
+    lock_bytes,
     record_bytes,
     record_path,
 )
-from reconciler.records.upstream_lock import lock_bytes
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.pins import lock_pin, upstream_data

@@ -26,7 +26,7 @@ from reconciler.read.governance import (
     registered_in,
     repository_check,
 )
-from reconciler.records.upstream_lock import IMAGES_PATH
+from reconciler.records.state import IMAGES_PATH
 from tests.support.git import EPOCH, Repo, make_repository
 from tests.support.values import replace
 

@@ -22,7 +22,7 @@ from reconciler.read.locks import (
     read_working_lock,
     with_image_digests,
 )
-from reconciler.records.upstream_lock import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from tests.support.git import BOT, EPOCH, Repo, make_repository
 
 REVIEWED = Policy(instance="demo", lock=LockPolicy(mode=LockMode.REVIEWED))

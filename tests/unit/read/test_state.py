@@ -23,12 +23,14 @@ from reconciler.records.state import (
     RefusedDeletionsRecord,
     SetRecord,
     SharedSpec,
+    UpstreamLock,
     WantedLockRecord,
     branch_files,
+    lock_bytes,
+    lock_path,
     record_bytes,
     record_path,
 )
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_path
 from tests.support.control import World
 from tests.support.plan_values import a_record
 from tests.support.values import replace

@@ -8,7 +8,7 @@ from reconciler.api.kptfile import PACKAGE_CONTEXT_FILE
 from reconciler.api.porch import PackageContext
 from reconciler.base.reasons import Reason
 from reconciler.names.objects import File, Files
-from reconciler.render.context import ensure_context
+from reconciler.render.injection import ensure_context
 from reconciler.render.rendered import Blocked
 from tests.support.identifiers import without_identifiers
 

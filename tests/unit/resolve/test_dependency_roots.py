@@ -27,7 +27,7 @@ from reconciler.dependencies.model.packages import (
     exact_range,
     version_range,
 )
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from reconciler.expand.variants import Desired, DesiredVariant
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey

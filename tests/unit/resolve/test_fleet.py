@@ -30,7 +30,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.solve.problem import ConflictCode, Explanation
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import (
     Inventory,

@@ -25,7 +25,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord

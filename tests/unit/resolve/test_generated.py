@@ -13,7 +13,7 @@ from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, Lock
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
-from reconciler.dependencies.versions.version import parse_strict
+from reconciler.dependencies.versions import parse_strict
 from reconciler.expand.authored import with_defaults
 from reconciler.expand.variants import Desired, DesiredVariant, stable_uid, variant_key
 from reconciler.inventory.inventory import RepositoryView, Source

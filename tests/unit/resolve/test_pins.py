@@ -20,8 +20,7 @@ from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.records.state import WANTED_LOCK
-from reconciler.records.upstream_lock import UpstreamLock, is_floating, lock_upstream
+from reconciler.records.state import WANTED_LOCK, UpstreamLock, is_floating, lock_upstream
 from reconciler.resolve.pins import (
     PinChoice,
     choose_pin,

@@ -11,8 +11,14 @@ import pytest
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import Credential
-from reconciler.http.client import CachedReply, Clock, ReplyCache
-from reconciler.http.errors import ForbiddenError, MissingError, UnauthorizedError
+from reconciler.http.client import (
+    CachedReply,
+    Clock,
+    ForbiddenError,
+    MissingError,
+    ReplyCache,
+    UnauthorizedError,
+)
 from reconciler.policy import RegistryPolicy
 from reconciler.sources.registry import Blob, RegistryClient, split_name
 from tests.support.forges.server import VirtualClock
