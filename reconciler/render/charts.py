@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_NAME
+from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
@@ -111,11 +111,11 @@ class _Side(NamedTuple):
     """One upstream of a variant: the package to run, the package without its charts, and what it led to.
 
     `raw` is the upstream itself. `otherwise` makes another package to run, where the first one may not be
-    what it was made from.
+    what it was made from. Nothing has to run where what it led to has the manifests still.
     """
 
     role: _Role
-    run: Files
+    run: Files | None
     raw: Files
     plain: Files
     local: Files
@@ -162,9 +162,11 @@ def render_charts(
         return RenderedCharts(tuple(variants), contents, {})
     rendered = ChartContents(contents)
     rendered.refused = getattr(contents, "refused", {})
-    tried = _make([(key, side) for key, sides_of_call in sides.items() for side in sides_of_call], run)
+    every = [(key, side) for key, sides_of_call in sides.items() for side in sides_of_call]
+    known = [(key, _known(side)) for key, side in every if side.run is None]
+    tried = _make([(key, side) for key, side in every if side.run is not None], run)
     made: dict[ObjectName, list[_Made]] = {}
-    for key, rendering in (*tried, *_make(_otherwise(tried, blocked), run)):
+    for key, rendering in (*tried, *known, *_make(_otherwise(tried, blocked), run)):
         made.setdefault(key, []).append(rendering)
     done: list[ResolvedVariant] = []
     for resolved in variants:
@@ -260,23 +262,38 @@ def _moved_places(
 
 def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[tuple[ObjectName, _Made]]:
     """Return what sides render to, in one batch."""
-    results = run([side.run for _, side in sides])
+    results = run([side.run or {} for _, side in sides])
     return [
         (key, _Made(side, result, None) if result.error else _package(side, result))
         for (key, side), result in zip(sides, results, strict=True)
     ]
 
 
+def _known(side: _Side) -> _Made:
+    """Return a side with the manifests that it led to, which nobody changed."""
+    inputs = frozenset(_recorded_configuration(side.raw, side.local))
+    manifests = {
+        path: file
+        for path, file in side.local.items()
+        if path not in inputs
+        and path.rpartition("/")[2] not in (KPTFILE, PACKAGE_CONTEXT_FILE)
+        and (path not in side.plain or file.data.startswith(_SOURCE))
+    }
+    kept = {path: side.raw[path] for path in inputs if path in side.raw}
+    return _Made(side, PipelineResult(side.local), {**side.plain, **kept, **manifests}, inputs)
+
+
 def _package(side: _Side, result: PipelineResult) -> _Made:
     # Manifests that charts gave replace those that the upstream may hold of them.
+    run = side.run or {}
     generated = {
         path: file
         for path, file in result.files.items()
-        if path not in side.run or (side.run[path] != file and file.data.startswith(_SOURCE))
+        if path not in run or (run[path] != file and file.data.startswith(_SOURCE))
     }
     # The package downstream may have other identities for what a chart gives.
     manifests: Files = generated
-    for _, _, config in chart_configurations(side.run):
+    for _, _, config in chart_configurations(run):
         for chart in mappings_at(config, "helmCharts"):
             namespace = str(value_at(chart, "templateOptions", "namespace") or DEFAULT_NAMESPACE)
             manifests = with_identities_of(manifests, side.local, namespace)
@@ -395,6 +412,9 @@ def _sides(
     plain = once(("plain", new, cluster), lambda: _without_charts(upstream))
     configuration = _own_configuration(old[-1][2] if old else {}, upstream, local)
     yield _Side(_Role.NEW, with_values({**upstream, **configuration}, _Role.NEW), upstream, plain, local)
+    record = inventory.records.get(key)
+    # Of such a package main has what its upstream rendered to.
+    is_as_made = record is not None and resolved.local in (record.unedited or ())
     for role, tree, files, led_to in old:
         recorded = {path: led_to[path] for path in _recorded_configuration(files, led_to) if path in led_to}
         if files is stripped(tree):
@@ -403,6 +423,9 @@ def _sides(
             plain = _without_charts(files)
         # The variant's values rendered it last time, unless they changed since: what is recorded tells them.
         otherwise = partial(_edit_pipeline, {**files, **recorded}, _but_charts)
+        if is_as_made and role is _Role.BASE:
+            yield _Side(role, None, files, plain, led_to)
+            continue
         yield _Side(role, with_values(files, role), files, plain, led_to, otherwise)
 
 
@@ -437,7 +460,7 @@ def _failure(rendering: _Made) -> Blocked:
         return Blocked(Reason.FUNCTIONS_POSTPONED, result.error)
     message = "; ".join(line.strip() for line in result.error.splitlines() if line.strip())
     hint = "Correct the values or the chart, or use the revision before; the package stays as it is."
-    inputs = [f"{path}{INPUT}" for _, path, _ in chart_configurations(side.run) if path in side.local]
+    inputs = [f"{path}{INPUT}" for _, path, _ in chart_configurations(side.run or {}) if path in side.local]
     way = f" with {', '.join(sorted(inputs))}" if inputs else ""
     message = f"The chart of the package cannot be rendered{way}: {message}"
     return Blocked(Reason.INVALID_PACKAGE, message, hint)
