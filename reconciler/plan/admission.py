@@ -17,12 +17,11 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.values import LazyMapping
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
-from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.names.problems import defect_problem
 from reconciler.names.substitution import OwnValues
-from reconciler.plan.impact import ResourceId, resources_of, value_digest
+from reconciler.plan.impact import ResourceId, resources_in, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.render.sharing import set_values
@@ -245,7 +244,8 @@ class _Reader(Struct):
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
                 ResourceId(*map(own_values.mask_text, resource)): _masked(value, own_values)
-                for resource, value in _objects(data)
+                for resource, value in resources_in(data)
+                if resource.name
             }
         return self._files[digest]
 
@@ -273,18 +273,6 @@ class _Reader(Struct):
             blank = Cluster("", replace(cluster.snapshot, objects={}, served=None))
             self._judgements[key] = tuple(Judge(blank).judge(ObjectChange(request.old, request.new)))
         return self._judgements[key]
-
-
-def _objects(data: bytes) -> Iterator[tuple[ResourceId, Mapping[str, Any]]]:
-    """Yield the objects of a file; none of a file that is not YAML, such as a template."""
-    try:
-        values = [document.value for document in load_documents(data)]
-    except YamlError:
-        return
-    for value in values:
-        for resource, body in resources_of(value):
-            if resource.name:
-                yield resource, body
 
 
 def _compared(

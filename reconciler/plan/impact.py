@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import unified_diff
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import orjson
 from msgspec import Struct, field
@@ -23,6 +24,8 @@ from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3
+_CACHED_FILES: Final = 1024
+"""Files whose resources are kept: both sides of the changes of a few large charts."""
 
 
 class Loss(Struct, frozen=True, order=True):
@@ -332,13 +335,9 @@ def _lines(data: bytes | None) -> list[str] | None:
 
 
 def _read_contents(data: bytes, own_values: OwnValues) -> _Contents:
-    """Return the contents of a file; none of a file that is not YAML, such as a template."""
-    try:
-        values = [document.value for document in load_documents(data)]
-    except YamlError:
-        return _Contents({}, frozenset())
+    """Return the contents of a file."""
     # Kinds decide what is a resource, so identities are read before names are masked.
-    resources = dict(resource for document in values for resource in resources_of(document))
+    resources = dict(resources_in(data))
     images = frozenset(own_values.mask_text(i) for value in resources.values() for i in _images(value))
     digests = {
         ResourceId(*map(own_values.mask_text, name)): value_digest(own_values.mask_value(substance(value)))
@@ -356,7 +355,19 @@ def value_digest(value: object) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, object]]]:
+@lru_cache(maxsize=_CACHED_FILES)
+def resources_in(data: bytes) -> tuple[tuple[ResourceId, Mapping[str, Any]], ...]:
+    """Return the resources of a file; none of a file that is not YAML, such as a template.
+
+    Impact, admission and losses ask for those of the same files.
+    """
+    try:
+        return tuple(found for document in load_documents(data) for found in resources_of(document.value))
+    except YamlError:
+        return ()
+
+
+def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, Any]]]:
     """Yield the resources of a document, or of its list, with identities; no local configuration."""
     if not isinstance(value, Mapping):
         return

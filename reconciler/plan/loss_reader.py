@@ -13,13 +13,12 @@ from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
-from reconciler.krm.yaml import YamlError, load_documents
 from reconciler.names.ids import GroupKind, NamedObject, Oid, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import policy_at_end
-from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_of
+from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_in
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs
@@ -287,17 +286,12 @@ def _proposed(change: Change, target: PlanTarget, contents: Mapping[Oid, Files])
 
 
 def _removable(data: bytes) -> Iterator[tuple[ResourceId, Mapping[str, object]]]:
-    """Yield the resources of a file that take others with them; none of a file that is not YAML."""
-    try:
-        values = [document.value for document in load_documents(data)]
-    except YamlError:
-        return
-    for value in values:
-        for resource, body in resources_of(value):
-            if resource.group_kind in (_CRD, _XRD, NAMESPACE):
-                yield resource._replace(namespace=""), body
-            elif resource.group_kind == CLAIM or _installs(body):
-                yield resource, body
+    """Yield the resources of a file that take others with them."""
+    for resource, body in resources_in(data):
+        if resource.group_kind in (_CRD, _XRD, NAMESPACE):
+            yield resource._replace(namespace=""), body
+        elif resource.group_kind == CLAIM or _installs(body):
+            yield resource, body
 
 
 def _installs(value: Mapping[str, object]) -> tuple[Install, ...]:
