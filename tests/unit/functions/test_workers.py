@@ -5,6 +5,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -107,6 +108,8 @@ class Engine:
         shown = {"a.yaml": f"{chart!r} {values} {asked['name']} {asked['namespace']}", "empty.yaml": " \n"}
         if "random" in values:
             shown["r.yaml"] = str(self.renders)
+        if "checksum" in values:
+            shown["c.yaml"] = sha256(values.encode()).hexdigest()
         if "versions" in values:
             shown["v.yaml"] = asked.get("kube_version", "newest")
         if "apis" in values:
@@ -164,6 +167,22 @@ def test_a_chart_is_rendered_and_what_would_differ_elsewhere_is_named(
         resource.RLIMIT_CORE: (0, 0),
         -1: "/",
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "renders", "random"), [("dev", 3, []), ("checksum", 4, []), ("random", 4, ["r.yaml"])]
+)
+def test_the_rendering_for_another_cluster_is_the_second_one_where_only_its_words_differ(
+    value: str, renders: int, random: list[str], worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(monkeypatch)
+    values = [f'{{"cluster": "{value}-{number}"}}' for number in (1, 2)]
+
+    made = charts(worker, *({"digest": "1", "archive": b"c", "values": text} for text in values))
+
+    assert engine.renders == renders
+    assert [reply["differs"] for reply in made] == [{"random": random}] * 2
+    assert [reply["files"]["a.yaml"] for reply in made] == [f"b'c' {text} rel ns" for text in values]
 
 
 def test_the_last_eight_charts_are_kept_and_a_broken_one_is_an_error(
