@@ -6,7 +6,8 @@ Source: apiserver pkg/admission/plugin/policy/validating; pkg/admission/plugin/p
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -52,16 +53,23 @@ def find_policy_faults(review: Review, cluster: Cluster) -> Iterator[PolicyFault
     if review.kind.group == POLICY.group and review.kind.kind.startswith(POLICY.kind):
         return  # no policy applies to policies
     for policy, bindings in cluster.policies:
-        rule = f"{POLICY.kind} {_name(policy)}"
         try:
             if not _matches(field(policy, "spec", "matchConstraints"), review, cluster):
                 continue
-            for binding in bindings:
+        except Unknown as unknown:
+            yield _unjudged(policy, unknown)
+            continue
+        for binding in bindings:
+            try:
                 if _matches(field(binding, "spec", "matchResources"), review, cluster):
                     yield from _of_binding(policy, binding, review, cluster)
-        except Unknown as unknown:
-            text = f"policy {_name(policy)} cannot be judged: {unknown}"
-            yield PolicyFault(Fault("", text, is_sure=False), rule)
+            except Unknown as unknown:
+                yield _unjudged(policy, unknown)
+
+
+def _unjudged(policy: Object, unknown: Unknown) -> PolicyFault:
+    text = f"policy {_name(policy)} cannot be judged: {unknown}"
+    return PolicyFault(Fault("", text, is_sure=False), f"{POLICY.kind} {_name(policy)}")
 
 
 def may_apply(kind: GroupKind, cluster: Cluster) -> bool:
@@ -91,9 +99,15 @@ def _may_be_for(resources: object, kind: GroupKind, cluster: Cluster) -> bool:
     for rule in items(resources, "resourceRules"):
         groups, plurals = ({*(rule.get(key) or ())} for key in ("apiGroups", "resources"))
         for other in (kind, GroupKind("", "Pod")) if str(kind) in TEMPLATES else (kind,):
-            if {"*", other.group} & groups and {"*", "*/*", cluster.resource_of(other)[0]} & plurals:
+            if {"*", other.group} & groups and _resources(other, cluster) & plurals:
                 return True
     return False
+
+
+def _resources(kind: GroupKind, cluster: Cluster) -> AbstractSet[str]:
+    """Return how a rule may name the objects of a kind."""
+    plural = cluster.resource_of(kind)[0]
+    return {"*", "*/*", plural, f"{plural}/*"}
 
 
 def _name(value: Object) -> str:
@@ -118,22 +132,23 @@ def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluste
     )
     for params in _params(policy, binding, review, cluster):
         if isinstance(params, str):
-            # A missing parameter is an error of the policy, and its failurePolicy decides about errors.
+            # An error of the binding, whatever it does with validations; failurePolicy decides about errors.
             if field(policy, "spec", "failurePolicy") != "Ignore":
-                yield PolicyFault(Fault("", f"policy {name}: {params}"), rule, denies)
+                yield PolicyFault(Fault("", f"policy {name}: failed to configure binding: {params}"), rule)
             continue
         evaluation = _Evaluation(expressions, policy, review, params, cluster)
-        if not all(
-            evaluation.holds(str(c.get("expression"))) for c in items(policy, "spec", "matchConditions")
-        ):
+        if not evaluation.is_meant(items(policy, "spec", "matchConditions")):
             continue
         for validation in items(policy, "spec", "validations"):
             expression = str(validation.get("expression"))
-            if not evaluation.holds(expression):
-                message = (
-                    evaluation.message(validation) or f"failed expression: {' '.join(expression.split())}"
-                )
-                yield PolicyFault(Fault("", f"policy {name}: {message}"), rule, denies)
+            try:
+                if evaluation.holds(expression):
+                    continue
+            except Unknown as unknown:
+                yield _unjudged(policy, unknown)
+                continue
+            message = evaluation.message(validation) or f"failed expression: {' '.join(expression.split())}"
+            yield PolicyFault(Fault("", f"policy {name}: {message}"), rule, denies)
 
 
 class _Evaluation:
@@ -189,6 +204,23 @@ class _Evaluation:
         why = result.message if isinstance(result, Failure) else "its result is no boolean"
         raise Unknown("its namespace is not known" if '"namespaceObject"' in why else why)
 
+    def is_meant(self, conditions: Iterator[Object]) -> bool:
+        """Tell whether all conditions of a policy hold; one that is false decides whatever others are.
+
+        Raises:
+            Unknown: One cannot be evaluated, and none is false.
+        """
+        unknown = None
+        for condition in conditions:
+            try:
+                if not self.holds(str(condition.get("expression"))):
+                    return False
+            except Unknown as error:
+                unknown = error
+        if unknown is not None:
+            raise unknown
+        return True
+
     def message(self, validation: Object) -> str:
         """Return the message of a validation that fails, "" without one."""
         computed = validation.get("messageExpression")
@@ -230,7 +262,7 @@ class _Evaluation:
 def _params(
     policy: Object, binding: Object, review: Review, cluster: Cluster
 ) -> Iterator[Object | str | None]:
-    """Yield the parameters of a binding, None where its policy has none; a text is why it denies.
+    """Yield the parameters of a binding, None where its policy has none; a text is an error of the binding.
 
     Raises:
         Unknown: The snapshot may lack some.
@@ -240,22 +272,28 @@ def _params(
         yield None
         return
     kind = GroupKind(str(param_kind.get("apiVersion")).rpartition("/")[0], str(param_kind.get("kind")))
-    namespace = str(reference.get("namespace") or "")
-    is_namespaced = cluster.resource_of(kind)[1]
-    if not namespace and is_namespaced is not False:
-        namespace = review.namespace
+    is_namespaced, namespace = cluster.resource_of(kind)[1], str(reference.get("namespace") or "")
+    if is_namespaced is not False and not namespace:
+        namespace = review.name if review.kind == NAMESPACE else review.namespace
+    if is_namespaced is False and namespace:
+        yield "paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+        return
+    if is_namespaced and not namespace and cluster.resource_of(review.kind)[1] is False:
+        yield "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+        return
     name, selector = reference.get("name"), reference.get("selector")
     members = [
         value
         for value in cluster.objects(kind)
-        if str(field(value, "metadata", "namespace") or "")
-        in ({namespace} if is_namespaced is not False else {""})
+        if str(field(value, "metadata", "namespace") or "") == namespace
         if (name and _name(value) == name)
         or (not name and _selects(selector, field(value, "metadata", "labels") or {}))
     ]
     if name and members:
         yield cluster.completed(members[0])
         return
+    if is_namespaced is not False and not namespace:
+        raise Unknown("its parameters are in its namespace, which is not known")
     if not cluster.knows(kind, namespace):
         raise Unknown(f"not all parameters of kind {kind} are known")
     yield from map(cluster.completed, members)
@@ -276,9 +314,9 @@ def _matches(resources: object, review: Review, cluster: Cluster) -> bool:
         return True
     rules, excluded = (list(items(resources, key)) for key in ("resourceRules", "excludeResourceRules"))
     is_exact = resources.get("matchPolicy") == "Exact"
-    if rules and not any(_fits(rule, review, cluster, is_exact=is_exact) for rule in rules):
+    if rules and not _any_fits(rules, review, cluster, is_exact=is_exact):
         return False
-    if any(_fits(rule, review, cluster, is_exact=is_exact) for rule in excluded):
+    if _any_fits(excluded, review, cluster, is_exact=is_exact):
         return False
     sides = [side for side in (review.new, review.old) if side is not None]
     selector = resources.get("objectSelector")
@@ -290,8 +328,7 @@ def _matches(resources: object, review: Review, cluster: Cluster) -> bool:
 
 def _selects_namespace(selector: object, review: Review, cluster: Cluster) -> bool:
     if review.kind == NAMESPACE:
-        sides = [side for side in (review.new, review.old) if side is not None]
-        return any(_selects(selector, _space_labels(side, review.name)) for side in sides)
+        return _selects(selector, _space_labels(review.new or review.old or {}, review.name))
     if not review.namespace:
         if cluster.resource_of(review.kind)[1] is False:
             return True
@@ -306,26 +343,37 @@ def _space_labels(namespace: Object, name: str) -> Mapping[str, str]:
     return {**(field(namespace, "metadata", "labels") or {}), NAME_LABEL: name}
 
 
-def _fits(rule: Object, review: Review, cluster: Cluster, *, is_exact: bool) -> bool:
-    resource, is_namespaced = cluster.resource_of(review.kind)
+def _any_fits(rules: Sequence[Object], review: Review, cluster: Cluster, *, is_exact: bool) -> bool:
+    """Tell whether any rule is for a request; by default one for another version of its kind is as well.
+
+    Raises:
+        Unknown: One is, if the object as that version.
+    """
+    rules = [rule for rule in rules if _fits(rule, review, cluster)]
+    if any({"*", review.version} & {*(rule.get("apiVersions") or ())} for rule in rules):
+        return True
+    if not rules or is_exact:
+        return False
+    definition = cluster.definition(review.kind)
+    if definition is None or not definition.converts_nothing:
+        raise Unknown(f"it is for another version of {review.kind.kind}")
+    return True
+
+
+def _fits(rule: Object, review: Review, cluster: Cluster) -> bool:
+    """Tell whether a rule is for a request, versions apart."""
+    is_namespaced = cluster.resource_of(review.kind)[1]
     names, scope = rule.get("resourceNames") or (), rule.get("scope") or "*"
     values = {
-        "apiGroups": (review.kind.group,),
-        "operations": (review.operation,),
-        "resources": (resource, "*/*"),
+        "apiGroups": {"*", review.kind.group},
+        "operations": {"*", review.operation},
+        "resources": _resources(review.kind, cluster),
     }
-    is_for = (
-        all({"*", *named} & {*(rule.get(key) or ())} for key, named in values.items())
+    return (
+        all(named & {*(rule.get(key) or ())} for key, named in values.items())
         and (not names or review.name in names)
         and (scope == "*" or is_namespaced is None or is_namespaced is (scope == "Namespaced"))
     )
-    if not is_for or {"*", review.version} & {*(rule.get("apiVersions") or ())}:
-        return is_for
-    # By default a rule for one version of a kind is for all of them, and the policy sees that version.
-    definition = cluster.definition(review.kind)
-    if not is_exact and (definition is None or not definition.converts_nothing):
-        raise Unknown(f"it is for another version of {review.kind.kind}")
-    return not is_exact
 
 
 def _selects(selector: object, labels: Mapping[str, str]) -> bool:

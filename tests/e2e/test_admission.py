@@ -412,7 +412,10 @@ DENIED = "policy few: too many replicas"
 
 IN_PROD = binding(matchResources={"namespaceSelector": {"matchLabels": {"env": "prod"}}})
 WITH_LIMIT = [policy(**PARAMETERS), binding(paramRef=REFERENCE)]
-NO_PARAMETER = "policy few: no params found for policy binding with `Deny` parameterNotFoundAction"
+NO_PARAMETER = (
+    "policy few: failed to configure binding:"
+    " no params found for policy binding with `Deny` parameterNotFoundAction"
+)
 CANNOT = "policy few cannot be judged: "
 
 

@@ -176,8 +176,7 @@ def policy(expression: str, rule: str = "", *, binding: str = "", **spec: str) -
 metadata: {{name: p}}
 spec:
   matchConstraints: {{resourceRules: [{{{rule}}}]}}
-  validations: [{{expression: "{expression}", message: bad}}]
-{more}"""),
+{more}{"" if "validations" in spec else f'  validations: [{{expression: "{expression}", message: bad}}]'}"""),
         read(f"""\
 {kind}Binding
 metadata: {{name: p}}
@@ -199,7 +198,24 @@ OLD_APPS = DEPLOYMENTS.replace("'*'", "v1beta1", 1)
 PARAMS = {"paramKind": "{apiVersion: x.io/v1, kind: Limit}"}
 DENY = ", paramRef: {name: a, parameterNotFoundAction: Deny}"
 REFUSED = [("refused", "policy p: bad")]
-NO_PARAMS = "policy p: no params found for policy binding with `Deny` parameterNotFoundAction"
+BROKEN = "policy p: failed to configure binding: "
+NO_PARAMS = f"{BROKEN}no params found for policy binding with `Deny` parameterNotFoundAction"
+NAMESPACED = f"{BROKEN}cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+WARN = read("""\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: p}
+spec: {policyName: p, validationActions: [Warn, Audit], paramRef: {name: z, parameterNotFoundAction: Deny}}
+""")
+ALL = ", paramRef: {selector: {matchLabels: {for: apps}}, parameterNotFoundAction: Deny}"
+HERE = "policy p cannot be judged: its parameters are in its namespace, which is not known"
+TWICE = "[{expression: object.nope == 1}, {expression: 'false', message: bad}]"
+CONDITIONS = "[{name: a, expression: object.nope == 1}, {name: b, expression: 'false'}]"
+SPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: shop, labels: {{env: {}}}}}\n"
+SPACES = (
+    "apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces]}],"
+    " namespaceSelector: {matchLabels: {env: N}}, excludeResourceRules: [{resources: [x]"
+)
 CONVERTED = "policy p cannot be judged: it is for another version of Deployment"
 DEFAULT = definition("{type: object, default: {}, properties: {most: {type: integer, default: 3}}}")
 
@@ -309,6 +325,89 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
             ),
             [],
             id="a variable that fails and does not matter",
+        ),
+        pytest.param(
+            "",
+            APP,
+            [
+                *policy("true", DEPLOYMENTS, binding=DENY.replace("name: a", "name: z"), **PARAMS),
+                DEFAULT,
+                WARN,
+            ],
+            [("refused", NO_PARAMS)],
+            id="no parameter, and a binding that warns",
+        ),
+        pytest.param(
+            "",
+            APP,
+            [
+                *policy("params.spec.most > 3", DEPLOYMENTS, binding=ALL, **PARAMS),
+                DEFAULT,
+                read(limit("{}").replace("name: a", "name: a, labels: {for: apps}")),
+                read(limit("{most: 1}").replace("name: a", "name: b, labels: {for: apps}")),
+                read(limit("{most: 0}").replace("name: a", "name: c")),
+            ],
+            REFUSED,
+            id="parameters by their labels",
+        ),
+        pytest.param(
+            "", APP, [*policy("false", DEPLOYMENTS)[:1], WARN], [("warned", "policy p: bad")], id="warn"
+        ),
+        pytest.param(
+            "",
+            limit("{}"),
+            [*policy("true", binding=DENY, paramKind="{apiVersion: v1, kind: ConfigMap}"), DEFAULT],
+            [("refused", NAMESPACED)],
+            id="a parameter in a namespace, for an object in none",
+        ),
+        pytest.param(
+            "",
+            APP.replace(", namespace: shop", ""),
+            policy("true", DEPLOYMENTS, binding=DENY, paramKind="{apiVersion: v1, kind: ConfigMap}"),
+            [("not judged", HERE)],
+            id="a parameter in the namespace of an object that names none",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("", DEPLOYMENTS, validations=TWICE),
+            [("not judged", 'policy p cannot be judged: Key not found in map : "nope"'), *REFUSED],
+            id="one validation fails, and another one cannot be judged",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("false", DEPLOYMENTS, matchConditions=CONDITIONS),
+            [],
+            id="a condition that is false decides",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("false", DEPLOYMENTS.replace("deployments", "deployments/*")),
+            REFUSED,
+            id="all of it",
+        ),
+        pytest.param(
+            "",
+            APP,
+            policy("false", f"{OLD_APPS}}}, {{{DEPLOYMENTS}"),
+            REFUSED,
+            id="a rule for another version, and one for its own",
+        ),
+        pytest.param(
+            SPACE.format("a"),
+            SPACE.format("b"),
+            policy("false", SPACES.replace("N", "a")),
+            [],
+            id="labels that a namespace has no more",
+        ),
+        pytest.param(
+            SPACE.format("a"),
+            SPACE.format("b"),
+            policy("false", SPACES.replace("N", "b")),
+            REFUSED,
+            id="its new labels",
         ),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", scope: Cluster"), [], id="scope"),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", resourceNames: [other]"), [], id="names"),
