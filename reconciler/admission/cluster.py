@@ -34,7 +34,8 @@ BUILT_IN: Final = frozenset(
             f"{name}.k8s.io"
             for name in (
                 *("rbac.authorization", "networking", "storage", "scheduling", "node", "coordination"),
-                *("discovery", "events", "certificates", "apiregistration", "authentication"),
+                *("discovery", "events", "certificates", "apiregistration", "authentication", "resource"),
+                *("authorization", "flowcontrol.apiserver", "storagemigration", "internal.apiserver"),
             )
         ),
     }
@@ -58,10 +59,12 @@ class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas
         """Whether versions of an object differ in nothing but their apiVersion."""
         return value_at(self.spec, "conversion", "strategy") in (None, "None")
 
-    def version(self, name: str) -> Mapping[str, Any] | None:
-        """Return a version, None if it is not defined or not served."""
-        versions = (v for v in items(self.spec, "versions") if v.get("name") == name)
-        return next((v for v in versions if v.get("served") is not False), None)
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The names of the versions that it serves; `version` is of definitions in v1beta1."""
+        listed = [v for v in items(self.spec, "versions") if v.get("served") is not False]
+        names = [*(v.get("name") for v in listed), *(() if listed else (self.spec.get("version"),))]
+        return tuple(sorted(str(name) for name in names if name))
 
 
 class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
@@ -201,6 +204,10 @@ _CLUSTER_KINDS: Final = frozenset(
         *("Namespace", "Node", "PersistentVolume", "ClusterRole", "ClusterRoleBinding", "StorageClass"),
         *("PriorityClass", "RuntimeClass", "IngressClass", "CustomResourceDefinition", "APIService"),
         *("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "CSIDriver", "CSINode"),
+        *("VolumeAttachment", "VolumeAttributesClass", "FlowSchema", "PriorityLevelConfiguration"),
+        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "CertificateSigningRequest"),
+        *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ClusterTrustBundle"),
+        *("IPAddress", "ServiceCIDR", "DeviceClass", "ResourceSlice", "StorageVersionMigration"),
     }
 )
 

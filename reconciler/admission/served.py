@@ -13,7 +13,10 @@ from reconciler.admission.immutable import Fault, Version
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind
 
-_FOR_TOOLS: Final = ("kpt.dev", "kustomize.config.k8s.io", "config.kubernetes.io", "meta.pkg.crossplane.io")
+_FOR_TOOLS: Final = (
+    *("kpt.dev", "kustomize.config.k8s.io", "config.kubernetes.io", "meta.pkg.crossplane.io"),
+    "meta.dev.upbound.io",
+)
 """Groups of what tools read, which no cluster serves."""
 _REMOVED: Final = """\
 1.16 extensions/v1beta1 Deployment DaemonSet ReplicaSet NetworkPolicy PodSecurityPolicy
@@ -68,7 +71,7 @@ def find_unserved(
     if kind.group in BUILT_IN:
         return None
     definition, name = cluster.definition(kind), api_version.rpartition("/")[2]
-    if any(d is not None and d.version(name) is not None for d in (definition, proposed.get(kind))):
+    if any(d is not None and name in d.served for d in (definition, proposed.get(kind))):
         return None
     if definition is None:
         # Another package may bring it first.
@@ -76,10 +79,8 @@ def find_unserved(
         is_for_tools = kind.group.endswith(_FOR_TOOLS)
         reason = f"the cluster has no definition of {kind}"
         return Fault("", reason, is_update=False, is_sure=False) if is_unknown and not is_for_tools else None
-    serves = ", ".join(
-        sorted(str(v.get("name")) for v in items(definition.spec, "versions") if v.get("served") is not False)
-    )
-    return Fault("apiVersion", f"its definition serves {serves or 'no version'}, not {name}", is_update=False)
+    serves = ", ".join(definition.served) or "no version"
+    return Fault("apiVersion", f"its definition serves {serves}, not {name}", is_update=False)
 
 
 def find_unstored(value: Mapping[str, Any], kind: GroupKind, cluster: Cluster) -> Iterator[Fault]:

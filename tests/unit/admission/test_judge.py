@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.admission.cluster import Cluster
+from reconciler.admission.cluster import CRD, Cluster
 from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.krm.yaml import load_documents
@@ -157,12 +157,39 @@ WEBHOOK = "conversion: {strategy: Webhook}"
             [("refused", "apiVersion: its definition serves v1, not v3")],
             id="a version that is not served",
         ),
+        pytest.param(
+            {
+                **definition(OPEN, ()),
+                "spec": {**definition(OPEN, ())["spec"], "versions": [], "version": "v1"},
+            },
+            "",
+            limit("{}"),
+            [],
+            id="the version of a definition in v1beta1",
+        ),
     ],
 )
 def test_custom_resource_is_judged_by_its_definition(
     crd: dict[str, Any], old: str, new: str, answers: list[tuple[str, str]]
 ) -> None:
     assert verdicts(old, new, [crd]) == answers
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "is_known"),
+    [
+        ("resource.k8s.io/v1", "ResourceClaim", True),
+        ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", True),
+        ("x.io/v1", "Limit", False),
+        ("meta.dev.upbound.io/v1alpha1", "Project", True),
+    ],
+)
+def test_kinds_of_kubernetes_and_of_tools_have_no_definition(
+    api_version: str, kind: str, *, is_known: bool
+) -> None:
+    new = f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n"
+
+    assert (verdicts("", new, [], complete=[CRD]) == []) is is_known
 
 
 def policy(expression: str, rule: str = "", *, binding: str = "", **spec: str) -> list[dict[str, Any]]:
