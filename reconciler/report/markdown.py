@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, TemplateNotFound
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base import text
@@ -517,7 +518,9 @@ def _row(status: PackageStatus, changes: dict[PackageKey, Change]) -> dict[str, 
     can_ask = change is not None and change.reason is Reason.REJECTED and change.upstream_to
     box = ask_box(ask_key(change.package, change.tree)) if change is not None and can_ask else ""
     detail = join_texts(": ", (status.reason, status.message))[:LONGEST]
-    return {"name": _name(status), "since": since_text(status), "detail": detail, "box": box}
+    # A forge takes `#3` for an issue of the repository that has the dashboard: the name is the link.
+    since = since_text(replace(status, pull=0) if status.url else status)
+    return {"name": _name(status), "url": status.url, "since": since, "detail": detail, "box": box}
 
 
 def _name(status: PackageStatus) -> str:
