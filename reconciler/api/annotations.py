@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.validation import FieldError
+from reconciler.api.validation import FieldError, described
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 
@@ -179,7 +179,8 @@ def check_mapping(
             hint = "Write it in metadata.annotations." if elsewhere else suggest(name, valid, most=1)
             yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
         elif not key.accepts(value):
-            message = f"{name} must be {key.expects}, but is {str(value)[:60]!r}"
+            found = repr(value[:60]) if isinstance(value, str) else described(value)
+            message = f"{name} must be {key.expects}, but is {found}"
             hint = suggest(str(value), key.words, most=1) if key.words else f"Write {key.expects}."
             hint = f"Write it in quotes: {key.expects}." if isinstance(value, bool) else hint
             yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)

@@ -182,7 +182,7 @@ def _paths_of(name: str, annotation: Any, path: str) -> Iterator[str]:
 def type_error(path: Path, value: object, *expected: FieldType) -> FieldError:
     """Return the error of a value of a wrong type; a field may have one of several."""
     words = " or ".join(expected)
-    message = f"{field_text(path) or 'The manifest'} must be {words}, but is {_described(value)}"
+    message = f"{field_text(path) or 'The manifest'} must be {words}, but is {described(value)}"
     return FieldError(path, Reason.INVALID_MANIFEST, message, _type_hint(expected, value))
 
 
@@ -209,7 +209,11 @@ def _field_errors(model: type[Any], details: Iterable[ErrorDetails]) -> Iterator
     """Yield the errors of the fields; a field of several types has the errors of the type that was meant."""
     for path, group in groupby(details, lambda detail: _union_path(model, detail["loc"])):
         if path is None:
-            yield from (_field_error(model, detail, detail["loc"]) for detail in group)
+            for detail in group:
+                is_key = detail["loc"][-1:] == ("[key]",)  # as pydantic marks the key of a mapping
+                place = detail["loc"][:-1] if is_key else detail["loc"]
+                error = _field_error(model, detail, place)
+                yield error._replace(of_key=True) if is_key else error
             continue
         branches = list(group)
         inner = [d for d in branches if len(d["loc"]) > len(path) + 1]
@@ -256,10 +260,29 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
     if kind in {"enum", "literal_error"}:
         expected = str(detail.get("ctx", {}).get("expected", ""))
         words = [word.strip(" '") for word in expected.replace(" or ", ",").split(",")]
-        message = f"{where} must be {expected}, but is {_described(value)}"
+        message = f"{where} must be {expected}, but is {described(value)}"
         return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words, most=1))
     message = detail["msg"].removeprefix("Value error, ")
-    return FieldError(path, Reason.INVALID_MANIFEST, f"{where}: {message}" if where else message)
+    message = f"{where}: {message}" if where else message
+    if limit := _limit_text(kind, detail.get("ctx", {})):
+        message = f"{where} must {limit}, but is {described(value)}"
+    return FieldError(path, Reason.INVALID_MANIFEST, message)
+
+
+def _limit_text(kind: str, context: Mapping[str, Any]) -> str:
+    """Return the limit that a value exceeds, as a clause; "" for other errors."""
+    match kind:
+        case "greater_than_equal":
+            return f"be at least {context['ge']}"
+        case "less_than_equal":
+            return f"be at most {context['le']}"
+        case "int_parsing_size":
+            return f"be at most {(1 << 63) - 1}"
+        case "too_short":
+            return "have an item"
+        case "string_too_short":
+            return "not be empty"
+    return ""
 
 
 def _type_hint(expected: tuple[FieldType, ...], value: object) -> str:
@@ -271,12 +294,13 @@ def _type_hint(expected: tuple[FieldType, ...], value: object) -> str:
         return "Write it without quotes." if parse_boolean(value) is not None else boolean_hint(value)
     if value is None:
         return "Give it a value, or remove the field."
-    if expected == (FieldType.LIST,) and isinstance(value, Mapping):
+    if expected == (FieldType.LIST,) and isinstance(value, Mapping | str):
         return "Start each item with a dash."
     return ""
 
 
-def _described(value: object) -> str:
+def described(value: object) -> str:
+    """Return what a value is, in words for people."""
     match value:
         case None:
             return "empty"
@@ -289,7 +313,7 @@ def _described(value: object) -> str:
         case Mapping():
             return "a mapping"
         case _:
-            return "a list"
+            return "a list" if value else "an empty list"
 
 
 def _fields_at(model: type[Any], path: Path) -> tuple[str, ...]:

@@ -36,9 +36,13 @@ from reconciler.policy.settings import (
     Duration,
     Flag,
     Internal,
+    Label,
+    NonEmpty,
+    Number,
     SettingsGroup,
     Share,
     SortedSet,
+    matching,
     refuse_field,
     sorted_set,
 )
@@ -48,7 +52,9 @@ from reconciler.policy.settings import (
 class RegistryPolicy(SettingsGroup):
     """Registries, which `index sync` and `package from-chart` read, and no other command."""
 
-    mirrors: dict[str, Annotated[str, Field(pattern=r"^(https?://)?[^/:]")]] = field(default_factory=dict)
+    mirrors: dict[
+        str, Annotated[str, *matching(r"^(https?://)?[^/:]", "a registry, such as mirror.example.com/xpkg")]
+    ] = field(default_factory=dict)
     """Where names below a prefix are read, by prefix: `xpkg.crossplane.io: mirror.example.com/xpkg`.
 
     `http://` before a mirror reads it without encryption. The names of packages stay what they are.
@@ -142,11 +148,13 @@ def _gpg_key(text: str) -> str:
 class VerifyRule(SettingsGroup):
     """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
 
-    prefix: Annotated[str, Field(min_length=1)]
+    prefix: NonEmpty
     """Prefix of the repository URLs, by any scheme and spelling; the longest match wins."""
     signed: Literal["tag"] = "tag"
     """Object that must be signed: the tag, because a signed commit has no name of a revision."""
-    ssh_keys: tuple[Annotated[str, Field(pattern=_SSH_KEY)], ...] = ()
+    ssh_keys: tuple[
+        Annotated[str, *matching(_SSH_KEY, "a public key of OpenSSH, such as `ssh-ed25519 AAAA…`")], ...
+    ] = ()
     """Public keys of OpenSSH, one line each."""
     gpg_keys: tuple[Annotated[str, AfterValidator(_gpg_key)], ...] = ()
     """Public keys of GnuPG, armoured."""
@@ -205,8 +213,8 @@ __all__ = [
     "refuse_field",
 ]
 
+_CHECKSUM = re.compile(r"[0-9a-f]{64}")
 _DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
-_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Engine = Literal["", "docker", "podman", "nerdctl"]
 
 
@@ -219,6 +227,12 @@ def _absolute(path: str) -> str:
 def _digest(text: str) -> str:
     if not _DIGEST.fullmatch(text):
         raise ValueError(f"{text!r} is no digest; write sha256: and 64 hexadecimal digits")
+    return text
+
+
+def _checksum(text: str) -> str:
+    if not _CHECKSUM.fullmatch(text):
+        raise ValueError(f"{text[:60]!r} is not the whole checksum of a plan that was refused")
     return text
 
 
@@ -306,7 +320,7 @@ class Limits(SettingsGroup):
     """Variants of one set."""
     expression_bytes: Bound = 4096
     """Size of one CEL expression, in bytes."""
-    expression_depth: Annotated[Bound, Field(le=31)] = 31
+    expression_depth: Annotated[int, Field(ge=1, le=31), Number] = 31
     """Nested or chained terms of one CEL expression."""
     expression_cost: Bound = 1_000_000
     """Estimated cost of one CEL expression."""
@@ -432,9 +446,9 @@ class DependencyPolicy(SettingsGroup):
     """Questions to the solver that shorten one explanation; beyond them it may name more than is needed."""
     path: Directory = "dependencies"
     """Package that they become in the repository of their cluster; empty: only the lock is written."""
-    shared_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
+    shared_namespace: Label = "default"
     """Namespace of packages that can be installed only once per cluster."""
-    packaging_namespace: Annotated[str, Field(pattern=_LABEL)] = "kapp-controller-packaging-global"
+    packaging_namespace: Label = "kapp-controller-packaging-global"
     """Namespace with the Carvel packages for all namespaces of a cluster: `-packaging-global-namespace`."""
 
 
@@ -462,11 +476,11 @@ class FunctionPolicy(SettingsGroup):
     """Longest time of one function, in seconds."""
     run_timeout_s: Annotated[Bound, Field(alias="runTimeout")] = 900
     """Longest time of all functions of one run, in seconds; packages beyond it wait for the next run."""
-    memory_bytes: Annotated[int, Field(ge=1 << 24)] = 512 << 20
+    memory_bytes: Annotated[int, Field(ge=1 << 24), Number] = 512 << 20
     """Memory of one function, in bytes."""
-    output_bytes: Annotated[int, Field(ge=1 << 10)] = 64 << 20
+    output_bytes: Annotated[int, Field(ge=1 << 10), Number] = 64 << 20
     """Output of one function, in bytes."""
-    starlark_steps: Annotated[int, Field(ge=1000)] = 100_000_000
+    starlark_steps: Annotated[int, Field(ge=1000), Number] = 100_000_000
     """Steps of one Starlark script."""
 
     def executable_of(self, function: str) -> str:
@@ -495,7 +509,7 @@ class Policy(SettingsGroup):
     """Name of the instance; it owns packages under this name, so it must never change."""
     manifests: Annotated[tuple[Directory, ...], Field(min_length=1), AfterValidator(sorted_set)] = ("",)
     """Files and directories of manifests, from the repository's root; `.` is all of it."""
-    default_namespace: Annotated[str, Field(pattern=_LABEL)] = "default"
+    default_namespace: Label = "default"
     """Namespace of manifests that name none."""
     snapshot: SnapshotPolicy = SnapshotPolicy()
     pull_requests: PullRequestPolicy = PullRequestPolicy()
@@ -503,7 +517,7 @@ class Policy(SettingsGroup):
     publish: PublishPolicy = PublishPolicy()
     lock: LockPolicy = LockPolicy()
     deletions: DeletionGuard = DeletionGuard()
-    consents: dict[str, str] = field(default_factory=dict)
+    consents: dict[Annotated[str, AfterValidator(_checksum)], NonEmpty] = field(default_factory=dict)
     """Consent to one unsafe plan: its checksum, and why it is meant."""
     commits: CommitPolicy = CommitPolicy()
     dependencies: DependencyPolicy = DependencyPolicy()
@@ -526,7 +540,10 @@ class Policy(SettingsGroup):
     """Credentials by URL prefix."""
     verify: tuple[VerifyRule, ...] = ()
     """Keys that upstream revisions must be signed with, by URL prefix; others need no signature."""
-    addresses: tuple[Annotated[str, Field(pattern=r"^((https?|ssh)://[^/]|/)")], ...] = ()
+    addresses: tuple[
+        Annotated[str, *matching(r"^((https?|ssh)://[^/]|/)", "a URL with its scheme, or an absolute path")],
+        ...,
+    ] = ()
     """Prefixes below which repositories may be: URLs with their scheme, or absolute paths. Empty: https and
     ssh anywhere; paths, and http to this machine, where the control repository is on this machine too."""
     registries: RegistryPolicy = RegistryPolicy()

@@ -15,9 +15,11 @@ from reconciler.policy.settings import (
     Duration,
     Flag,
     Internal,
+    NonEmpty,
     SettingsGroup,
     SortedSet,
     VariableName,
+    matching,
     sorted_set,
 )
 
@@ -40,11 +42,11 @@ MergeMethod = Literal["", "merge", "squash", "rebase"]
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
-    prefix: Annotated[str, Field(min_length=1)]
+    prefix: NonEmpty
     """Prefix of the repository URLs; the longest match wins."""
     kind: Annotated[ForgeKind, Field(alias="type")]
     """Product of the forge, which determines its API."""
-    api: str = ""
+    api: Annotated[str, *matching(r"^(https?://[^/].*)?$", "a URL that starts with https://")] = ""
     """URL of its API, where that is not the usual one."""
     merge_method: MergeMethod = ""
     """How approved pull requests are merged: `merge`, `squash` or `rebase`; empty: as the repository prefers.
@@ -57,7 +59,7 @@ class ForgeRule(SettingsGroup):
 class CredentialRule(SettingsGroup):
     """Source of one credential: names of variables and files, never a secret itself."""
 
-    prefix: Annotated[str, Field(pattern=r"^(https?|ssh)://")]
+    prefix: Annotated[str, *matching(r"^(https?|ssh)://", "a URL that starts with https:// or ssh://")]
     """Prefix of the repository URLs, with the scheme; the longest match wins."""
     username: str = ""
     """User of the token, if the forge needs it."""
@@ -178,7 +180,7 @@ SELECTOR_SCHEMA = {
     "additionalProperties": False,
 }
 _PERSON = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
-Person = Annotated[str, Field(pattern=_PERSON)]
+Person = Annotated[str, *matching(_PERSON, "a user, or a team as owner/team")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,13 +232,19 @@ class PullRequestPolicy(SettingsGroup):
     schedule: tuple[Annotated[str, AfterValidator(_cron)], ...] = ()
     """Cron expressions of the minutes in which pull requests are opened; none: always. Semicolons separate
     them in the variable."""
-    timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]*$")] = "UTC"
+    timezone: NonEmpty = "UTC"
     """Time zone of the schedule, such as `Europe/Berlin`."""
-    status: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{0,100}$")] = ""
+    status: Annotated[str, *matching(r"^[^\x00-\x1f\x7f]{0,100}$", "one line of at most 100 characters")] = ""
     """Name of a commit status that tells on each draft whether it may be merged; empty: none."""
     dashboard: Flag = False
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
-    report_url: Annotated[str, Field(pattern=r"^(https?://[^\s<>()\[\]`\x00-\x20\x7f]{1,500})?$")] = ""
+    report_url: Annotated[
+        str,
+        *matching(
+            r"^(https?://[^\s<>()\[\]`\x00-\x20\x7f]{1,500})?$",
+            "a URL that starts with https://, without spaces and brackets",
+        ),
+    ] = ""
     """Address where the HTML report is published; dashboard and job summaries link to it. Empty: no link."""
     writes_per_minute: Bound = 60
     """Writes to one forge as one identity, a minute."""
@@ -293,9 +301,9 @@ class Author(NamedTuple):
 class CommitPolicy(SettingsGroup):
     """How commits are made."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[^<>\x00-\x1f\x7f]+$")] = "Package Reconciler"
+    name: Annotated[str, *matching(r"^[^<>\x00-\x1f\x7f]+$", "a name without < and >")] = "Package Reconciler"
     """Name of author and committer."""
-    email: Annotated[str, Field(min_length=3, pattern=r"^[^<>\s\x00-\x1f\x7f]+@[^<>\s\x00-\x1f\x7f]+$")] = (
+    email: Annotated[str, *matching(r"^[^<>\s\x00-\x1f\x7f]+@[^<>\s\x00-\x1f\x7f]+$", "an email address")] = (
         "package-reconciler@reconciler.dev"
     )
     """Address of author and committer; how our own commits are recognised later."""

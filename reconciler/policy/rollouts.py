@@ -11,9 +11,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.problems import Problem
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
-from reconciler.policy.settings import Amount, Duration, Flag, Internal, SettingsGroup, SortedSet
+from reconciler.policy.settings import Amount, Duration, Flag, Internal, Label, SettingsGroup, SortedSet
 
-_NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
 """Words in braces that a gate may have; `package` is the last step of the package's path."""
@@ -83,7 +82,7 @@ class Gates(SettingsGroup):
 class Wave(SettingsGroup):
     """Targets that move together. Those that an earlier wave has are not in a later one."""
 
-    name: Annotated[str, Field(pattern=_NAME)]
+    name: Label
     """Name in plans and annotations."""
     selector: Selector = field(default_factory=dict)
     """Label selector of the downstream Repositories; their cluster is the label `reconciler.dev/cluster`."""

@@ -5,6 +5,7 @@ from typing import Annotated, NoReturn, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -57,6 +58,25 @@ def _amount(value: object) -> object:
     return str(value)
 
 
+def _no_boolean(value: object) -> object:
+    """Refuse `true` as a number: pydantic would take it for one."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "Input should be a number")
+    return value
+
+
+def matching(pattern: str, description: str) -> tuple[AfterValidator, FieldInfo]:
+    """Return the check that a text matches a pattern, which messages call by its description."""
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not compiled.search(value):
+            raise ValueError(f"{value[:60]!r} is not {description}")
+        return value
+
+    return AfterValidator(check), Field(json_schema_extra={"pattern": pattern})
+
+
 def amount(text: str, of: int, *, up: bool) -> int:
     """Return the number that an `Amount` is: a share of `of` is rounded up or down."""
     if not text.endswith("%"):
@@ -76,18 +96,27 @@ def sorted_set(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 T = TypeVar("T")
+Number = BeforeValidator(_no_boolean)
 Duration = Annotated[
-    int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]})
+    int, BeforeValidator(_seconds), Field(ge=0, json_schema_extra={"type": ["integer", "string"]}), Number
 ]
 Flag = Annotated[bool, BeforeValidator(_boolean)]
 Directory = Annotated[str, BeforeValidator(_directory)]
 VariableName = Annotated[str, BeforeValidator(_environment_name)]
 SortedSet = Annotated[tuple[str, ...], AfterValidator(sorted_set)]
-Share = Annotated[float, Field(ge=0, le=1)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+Label = Annotated[
+    str,
+    *matching(
+        r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        "1 to 63 lower-case letters, digits and dashes, with a letter or digit at both ends",
+    ),
+]
+Share = Annotated[float, Field(ge=0, le=1), Number]
 Amount = Annotated[str, BeforeValidator(_amount), Field(json_schema_extra={"type": ["integer", "string"]})]
 """A number, or a share such as `25%`."""
-Count = Annotated[int, Field(ge=0)]
-Bound = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0), Number]
+Bound = Annotated[int, Field(ge=1), Number]
 Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]
 """A field that the file cannot set."""
 

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.reasons import Reason
+from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
@@ -76,7 +78,29 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
         raise _error(configuration, document, path, environment)
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
+    if fault := _zone_fault(policy.pull_requests.timezone):
+        raise _error((fault,), document, path, environment)
     return _with_selectors(_with_lines(policy, document), document, path, environment)
+
+
+def _zone_fault(name: str) -> FieldError | None:
+    """Return the error of a time zone that this system does not know."""
+    if name == "UTC":
+        return None
+    # Few configurations have a schedule, and all commands start by reading one.
+    from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415
+
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        hint = suggest(name, available_timezones(), otherwise=_ZONE_HINT, most=1)
+        place = ("spec", "pullRequests", "timezone")
+        message = f"{field_text(place)}: this system knows no time zone {name}"
+        return FieldError(place, Reason.INVALID_MANIFEST, message, hint)
+    return None
+
+
+_ZONE_HINT = "Write a name of the IANA database, such as Europe/Berlin. The system needs its tzdata."
 
 
 def _with_lines(policy: Policy, document: Document) -> Policy:
@@ -161,7 +185,9 @@ def _checked_selector(
 def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:
     """Return the error of a nested model with its path from the top of the document."""
     nested, whole = field_text(error.path), field_text((*field, *error.path))
-    message = error.message.replace(nested, whole, 1) if nested else error.message
+    head = error.message.removesuffix(f" field {nested}")
+    is_last = head != error.message
+    message = f"{head} field {whole}" if is_last else error.message.replace(nested, whole, 1)
     return error._replace(path=(*field, *error.path), message=message)
 
 

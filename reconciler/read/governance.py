@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -35,38 +35,17 @@ from reconciler.read.repositories.discovery import is_of_cluster
 
 
 def read_opening(policy: Policy, now_s: float) -> Opening:
-    """Return whether pull requests may be opened now, by the schedule in its time zone.
-
-    Raises:
-        ConfigurationError: This system does not know the time zone.
-    """
+    """Return whether pull requests may be opened now, by the schedule in its time zone."""
     requests = policy.pull_requests
     if not requests.schedule:
         return ALWAYS_OPEN
-    zone = find_zone(requests.timezone, policy.config_path)
-    now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
+    now = datetime.fromtimestamp(now_s, UTC).astimezone(ZoneInfo(requests.timezone))
     opens = next_opening(requests.schedule, now)
     if opens is None:
         return Opening(is_open=False)
     if opens <= now:
         return ALWAYS_OPEN
     return Opening(is_open=False, opens=f"{opens:%Y-%m-%d %H:%M} {requests.timezone}")
-
-
-def find_zone(name: str, path: str) -> ZoneInfo:
-    """Return the time zone of the schedule in the configuration at `path`.
-
-    Raises:
-        ConfigurationError: This system does not know it.
-    """
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ConfigurationError(
-            f"spec.pullRequests.timezone: this system knows no time zone {name}",
-            location=Location(path),
-            hint="Write a name of the IANA database, such as Europe/Berlin. The system needs its tzdata.",
-        ) from error
 
 
 CONFIG_VARIABLE = "RECONCILER_CONFIG"
@@ -240,8 +219,6 @@ def read_policy(opened: OpenControl, environment: Mapping[str, str]) -> Policy:
             message = f"The configuration was not read: {error.reason}"
             raise ConfigurationError(message, location=Location(path)) from error
     policy = parse_configuration(data, path, environment)
-    if policy.pull_requests.schedule:
-        find_zone(policy.pull_requests.timezone, path)
     return _with_reviewed_images(opened, policy) if policy.lock.is_reviewed else policy
 
 

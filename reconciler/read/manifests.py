@@ -220,8 +220,11 @@ def classify_object(parsed: ParsedObject, policy: Policy) -> Classification:
         if key is not None and not problems and not keys and not isinstance(manifest, tuple):
             return Classification(key, manifest, source)
         partial = parse_partly(current.model, read)
-        partial = partial._replace(errors=(*wrong, *partial.errors, *keys))
-        problems += [_problem(error, place) for error in dict.fromkeys(partial.errors)]
+        # A key of ours with a value of another type has one fault, not two.
+        ours = {error.path for error in keys}
+        errors = (*wrong, *(error for error in partial.errors if error.path not in ours), *keys)
+        partial = partial._replace(errors=errors)
+        problems += [_problem(error, place) for error in dict.fromkeys(errors)]
         problems += check_partial(partial, source, policy.limits)
     if key is None:
         return Classification(None, None, source, tuple(problems), broken=source.location.path)

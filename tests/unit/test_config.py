@@ -316,7 +316,28 @@ WRONG = [
     Wrong("a path outside", HEAD + "spec:\n  manifests: [../x]\n", 6, "not a path inside"),
     Wrong("an absolute path", HEAD + "spec:\n  snapshot: {path: /etc}\n", 6, "not a path inside"),
     Wrong("not a duration", HEAD + "spec:\n  snapshot: {maxAge: 7x}\n", 6, "not a duration"),
-    Wrong("a share above one", HEAD + "spec:\n  deletions: {share: 30}\n", 6, "less than or equal to 1"),
+    Wrong("a share above one", HEAD + "spec:\n  deletions: {share: 30}\n", 6, "must be at most 1.0, but is"),
+    Wrong("a boolean for a number", HEAD + "spec:\n  deletions: {count: true}\n", 6, "must be an integer"),
+    Wrong(
+        "no such consent",
+        HEAD + "spec:\n  consents:\n    abc: why\n",
+        7,
+        "spec.consents.abc: 'abc' is not the",
+    ),
+    Wrong(
+        "a time zone",
+        HEAD + "spec:\n  pullRequests: {timezone: Europe/Berln}\n",
+        6,
+        "knows no time zone Europe/Berln",
+        "Did you mean Europe/Berlin?",
+    ),
+    Wrong(
+        "a key of a selector",
+        HEAD + "spec:\n  pullRequests:\n    reviews:\n    - selector: {k: 1}\n",
+        8,
+        "Unknown field spec.pullRequests.reviews[0].selector.k",
+        "Known here: matchExpressions, matchLabels.",
+    ),
     *(
         Wrong(f"no boolean: {text}", HEAD + f"spec:\n  suspend: {text}\n", 6, "must be true or false", hint)
         for text, hint in [

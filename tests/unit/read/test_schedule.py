@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.base.errors import ConfigurationError
 from reconciler.inventory.inventory import ALWAYS_OPEN, Opening
 from reconciler.policy import Policy, PullRequestPolicy
 from reconciler.read.governance import read_opening
@@ -36,8 +35,3 @@ def test_pull_requests_open_within_the_schedule_in_its_time_zone(
     time = datetime.fromisoformat(now).replace(tzinfo=UTC).timestamp()
 
     assert read_opening(scheduled(*schedule), time) == opening
-
-
-def test_unknown_time_zone_is_refused_with_its_field() -> None:
-    with pytest.raises(ConfigurationError, match=r"spec.pullRequests.timezone: .* Europe/Bonn"):
-        read_opening(scheduled("* * * * *", timezone="Europe/Bonn"), 0)
