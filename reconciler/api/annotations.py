@@ -179,8 +179,8 @@ def check_mapping(
             hint = "Write it in metadata.annotations." if elsewhere else suggest(name, valid, most=1)
             yield FieldError(path, Reason.UNKNOWN_ANNOTATION, message, hint, of_key=True)
         elif not key.accepts(value):
-            found = repr(value[:60]) if isinstance(value, str) else described(value)
-            message = f"{name} must be {key.expects}, but is {found}"
+            text = repr(value[:60]) if isinstance(value, str) else described(value)
+            message = f"{name} must be {key.expects}, but is {text}"
             hint = suggest(str(value), key.words, most=1) if key.words else f"Write {key.expects}."
             hint = f"Write it in quotes: {key.expects}." if isinstance(value, bool) else hint
             yield FieldError(path, Reason.INVALID_ANNOTATION, message, hint)

@@ -25,7 +25,7 @@ from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3
 _CACHED_FILES: Final = 1024
-"""Files whose resources are kept: both sides of the changes of a few large charts."""
+"""Files with cached resources: both sides of the changes of a few large charts."""
 
 
 class Loss(Struct, frozen=True, order=True):
@@ -362,7 +362,7 @@ def resources_in(data: bytes) -> tuple[tuple[ResourceId, Mapping[str, Any]], ...
     Impact, admission and losses ask for those of the same files.
     """
     try:
-        return tuple(found for document in load_documents(data) for found in resources_of(document.value))
+        return tuple(resource for parsed in load_documents(data) for resource in resources_of(parsed.value))
     except YamlError:
         return ()
 

@@ -53,7 +53,6 @@ from reconciler.read.files import (
 )
 from reconciler.read.state import check_schema
 from reconciler.records.state import LOCKS_DIRECTORY
-from reconciler.records.upstream_lock import LOCKS_DIRECTORY
 from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 
 MANIFESTS = ("package.yaml", "package.yml")

@@ -163,10 +163,10 @@ def render_charts(
     rendered = ChartContents(contents)
     rendered.refused = getattr(contents, "refused", {})
     every = [(key, side) for key, sides_of_call in sides.items() for side in sides_of_call]
-    known = [(key, _known(side)) for key, side in every if side.run is None]
+    as_made = [(key, _as_made(side)) for key, side in every if side.run is None]
     tried = _make([(key, side) for key, side in every if side.run is not None], run)
     made: dict[ObjectName, list[_Made]] = {}
-    for key, rendering in (*tried, *known, *_make(_otherwise(tried, blocked), run)):
+    for key, rendering in (*tried, *as_made, *_make(_otherwise(tried, blocked), run)):
         made.setdefault(key, []).append(rendering)
     done: list[ResolvedVariant] = []
     for resolved in variants:
@@ -269,8 +269,8 @@ def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[
     ]
 
 
-def _known(side: _Side) -> _Made:
-    """Return a side with the manifests that it led to, which nobody changed."""
+def _as_made(side: _Side) -> _Made:
+    """Return a side with the manifests that it led to, as no person changed them."""
     inputs = frozenset(_recorded_configuration(side.raw, side.local))
     manifests = {
         path: file
@@ -279,8 +279,8 @@ def _known(side: _Side) -> _Made:
         and path.rpartition("/")[2] not in (KPTFILE, PACKAGE_CONTEXT_FILE)
         and (path not in side.plain or file.data.startswith(_SOURCE))
     }
-    kept = {path: side.raw[path] for path in inputs if path in side.raw}
-    return _Made(side, PipelineResult(side.local), {**side.plain, **kept, **manifests}, inputs)
+    files = {path: side.raw[path] for path in inputs if path in side.raw}
+    return _Made(side, PipelineResult(side.local), {**side.plain, **files, **manifests}, inputs)
 
 
 def _package(side: _Side, result: PipelineResult) -> _Made:

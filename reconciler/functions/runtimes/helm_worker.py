@@ -64,7 +64,7 @@ def main() -> None:
 
 
 class _Rendering(NamedTuple):
-    """What a chart gave, and the words of all that it was asked with."""
+    """The files that a chart gave, and the words of the request."""
 
     words: list[str]
     files: dict[str, str]
@@ -82,12 +82,12 @@ def _render(chart: Any, request: dict[str, Any], last: dict[str, _Rendering]) ->
     options["api_versions"] = request["api_versions"]
     values = request["values"]
     files = _rendered(chart, values, options)
-    asked = _Rendering(_WORD.split(f"{values}\n{json.dumps(options)}"), files)
+    current = _Rendering(_WORD.split(f"{values}\n{json.dumps(options)}"), files)
     is_timed = pass_a_second(files)
     other = last.get(request["digest"])
-    is_alike = not is_timed and other is not None and _are_alike(asked, other)
+    is_alike = not is_timed and other is not None and _are_alike(current, other)
     again = files if is_alike else _rendered(chart, values, options)
-    last[request["digest"]] = asked
+    last[request["digest"]] = current
     differs = {"random": again}
     if request["asks_version"] and not request["kube_version"]:
         differs["version"] = _rendered(chart, values, options | {"kube_version": OLD_VERSION})
