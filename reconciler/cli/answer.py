@@ -19,9 +19,8 @@ from reconciler.render.update import Conflict
 from reconciler.report.conflicts import conflict_value, place_text
 from reconciler.report.machine import listing
 from reconciler.run.answer import Answered, Choice, answer_conflicts, find_conflicts
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import plan_fleet
+from reconciler.run.plan import plan_fleet, read_inputs
 
 _DONE = {Choice.KEEP: "kept", Choice.TAKE: "took upstream's", Choice.VALUE: "set"}
 

@@ -48,9 +48,8 @@ from reconciler.plan.approvals import early_deletions
 from reconciler.plan.build import find_unread
 from reconciler.plan.changes import Approvable, Plan
 from reconciler.report.machine import listing
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import PlannedRun, plan_fleet, plan_run
+from reconciler.run.plan import PlannedRun, plan_fleet, plan_run, read_inputs
 
 
 class Approved(NamedTuple):

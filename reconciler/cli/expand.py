@@ -24,9 +24,8 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import emit
 from reconciler.plan.build import find_unread
 from reconciler.report.json import wire
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import resolve_inputs
+from reconciler.run.plan import read_inputs, resolve_inputs
 
 API_VERSION = "reconciler.dev/v1alpha1"
 

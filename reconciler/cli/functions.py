@@ -32,8 +32,8 @@ from reconciler.read.control import OpenControl, open_control
 from reconciler.read.files import read_directory
 from reconciler.read.forges import commit_signing
 from reconciler.read.governance import read_options, read_policy
-from reconciler.run.inputs import check_opened
 from reconciler.run.options import RunOptions, open_mirrors
+from reconciler.run.plan import check_opened
 
 
 @click.group(cls=CommandGroup)

@@ -9,9 +9,8 @@ from reconciler.base.suggestions import suggest
 from reconciler.cli.output import control_options, make_printer, show_standing, show_unread
 from reconciler.plan.build import find_unread
 from reconciler.report.locks import Group, dependency_graph, highlight, node_names, text_tree
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import resolve_inputs
+from reconciler.run.plan import read_inputs, resolve_inputs
 
 
 @click.command()

@@ -47,9 +47,8 @@ from reconciler.report.console import markdown_lines, table_lines
 from reconciler.report.json import wire
 from reconciler.report.machine import listing
 from reconciler.report.status import since_cell
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import plan_run
+from reconciler.run.plan import plan_run, read_inputs
 
 Recorded = Mapping[tuple[str, str], RecordedStatus]
 

@@ -29,8 +29,7 @@ from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft,
 from reconciler.plan.context import by_weight
 from reconciler.records.state import LOCKS_DIRECTORY, PackageVariantRecord
 from reconciler.resolve.ownership import is_foreign
-from reconciler.run.inputs import RunInputs
-from reconciler.run.plan import PlannedRun
+from reconciler.run.plan import PlannedRun, RunInputs
 
 _DRAFT_BRANCH = re.compile(r"reconciler/(?P<instance>[^/]+)/")
 """Branches that an instance makes under its own name: of groups, deletions, locks and the index."""

@@ -29,8 +29,8 @@ from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.manifests import Manifests, parse_manifests
 from reconciler.report.console import table_lines
 from reconciler.report.machine import listing
-from reconciler.run.inputs import read_inputs
 from reconciler.run.options import RunOptions
+from reconciler.run.plan import read_inputs
 from reconciler.workdir.control_files import append_document, read_manifest_files
 
 FORMS = (Output.TEXT, Output.JSON)

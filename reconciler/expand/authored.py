@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import PLACEHOLDER, PackageVariant, PackageVariantSpec, Pipeline, Upstream
 from reconciler.base.reasons import Reason
+from reconciler.expand.checks import check_downstream, check_variant, validate_variant
 from reconciler.expand.findings import Finding
-from reconciler.expand.own_checks import check_downstream, check_variant
-from reconciler.expand.porch_checks import validate_variant
 from reconciler.expand.variants import (
     PAUSED,
     DesiredVariant,

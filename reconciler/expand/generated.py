@@ -14,9 +14,16 @@ from reconciler.base.text import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
 from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
+from reconciler.expand.checks import (
+    check_context,
+    check_downstream,
+    check_labels,
+    check_name,
+    check_set,
+    validate_set,
+    validate_variant,
+)
 from reconciler.expand.findings import ExpansionError, Finding
-from reconciler.expand.own_checks import check_context, check_downstream, check_labels, check_name, check_set
-from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
 from reconciler.expand.variants import (

@@ -33,10 +33,10 @@ from reconciler.plan.set_diff import (
 from reconciler.records.state import RecordedDownstream
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.merge_bases import Sources, index_sources
 from reconciler.resolve.ownership import find_owner, find_view, is_merged, named_views, our_drafts
 from reconciler.resolve.resolution import Downstreams, Resolution, ResolvedVariant
 from reconciler.resolve.rollout_model import Rollout
+from reconciler.resolve.upstreams import Sources, index_sources
 
 ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""

@@ -30,8 +30,8 @@ from reconciler.policy import Policy, VerifyRule, find_rule, govern
 from reconciler.policy.pull_requests import next_opening
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.control import OpenControl, absolute_remote, find_default_tip, is_merged, open_commit
-from reconciler.read.locks import read_image_digests, with_image_digests
 from reconciler.read.repositories.discovery import is_of_cluster
+from reconciler.read.state import read_image_digests, with_image_digests
 
 
 def read_opening(policy: Policy, now_s: float) -> Opening:

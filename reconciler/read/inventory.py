@@ -53,7 +53,6 @@ from reconciler.read.governance import (
     snapshot_check,
     unused_rules,
 )
-from reconciler.read.locks import ImageDigests, read_image_digests, read_reviewed_lock, with_image_digests
 from reconciler.read.manifests import SUFFIXES, Manifests, read_manifests
 from reconciler.read.removals import find_removals
 from reconciler.read.repositories import (
@@ -65,14 +64,18 @@ from reconciler.read.repositories import (
 from reconciler.read.repositories.trees import read_trees
 from reconciler.read.snapshot import read_snapshot
 from reconciler.read.state import (
+    ImageDigests,
     State,
     at_addresses,
     read_histories,
+    read_image_digests,
+    read_reviewed_lock,
     read_state,
     read_statuses,
     recorded_names,
     state_ref,
     status_ref,
+    with_image_digests,
 )
 from reconciler.records.state import LOCKS_DIRECTORY, VARIANTS_DIRECTORY, PullHistory
 from reconciler.resolve.deliveries import cluster_of

@@ -20,7 +20,7 @@ from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.own_checks import check_downstream
+from reconciler.expand.checks import check_downstream
 from reconciler.expand.variants import DesiredVariant, stable_uid, variant_key
 from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey

@@ -14,7 +14,7 @@ from reconciler.dependencies.lock.format import LockUpdate, NeededPackage, Requi
 from reconciler.dependencies.model.instances import Instance, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.own_checks import check_downstream
+from reconciler.expand.checks import check_downstream
 from reconciler.expand.variants import (
     Desired,
     DesiredVariant,

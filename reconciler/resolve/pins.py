@@ -19,9 +19,8 @@ from reconciler.names.ids import ObjectName, Oid, normalise_url
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.records.state import UpstreamLock, is_floating, lock_path, lock_upstream
-from reconciler.resolve.merge_bases import find_commit
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.upstreams import check_forward, check_pin, find_repository, find_upstream
+from reconciler.resolve.upstreams import check_forward, check_pin, find_commit, find_repository, find_upstream
 
 
 class PinChoice(Struct, frozen=True):

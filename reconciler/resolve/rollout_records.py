@@ -17,7 +17,6 @@ from reconciler.names.refs import DRAFTS, short_branch
 from reconciler.policy import RolloutPolicy
 from reconciler.records.state import UNTIMED, PackageVariantRecord, RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.deliveries import RETRY
-from reconciler.resolve.merge_bases import Sources, find_commit
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.resolution import Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
@@ -28,6 +27,7 @@ from reconciler.resolve.rollout_model import (
     wave_names,
 )
 from reconciler.resolve.up_to_date import Values, inputs_digest, recorded_values, values_digest
+from reconciler.resolve.upstreams import Sources, find_commit
 
 Outcome = ResolvedVariant | WaitingVariant | tuple[Problem, ...]
 """Outcome of one variant: resolved, waiting for its pin, or stalled with its problems."""

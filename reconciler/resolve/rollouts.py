@@ -19,7 +19,6 @@ from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
 from reconciler.policy.rollouts import ObjectGate, Wave, idle_approvals
 from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
-from reconciler.resolve.merge_bases import Sources, find_base
 from reconciler.resolve.ownership import find_pause, find_view
 from reconciler.resolve.resolution import HeldBack, Pin, ResolvedVariant, WaitingVariant
 from reconciler.resolve.rollout_model import (
@@ -61,7 +60,7 @@ from reconciler.resolve.rollout_records import (
     with_values_before,
 )
 from reconciler.resolve.up_to_date import Values, variant_values
-from reconciler.resolve.upstreams import check_pin
+from reconciler.resolve.upstreams import Sources, check_pin, find_base
 
 _PASSED = GateResult(Verdict.PASSED)
 

@@ -31,14 +31,6 @@ from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import is_within, short_branch, short_tag, tag_ref
 from reconciler.names.trailers import Ticks
 from reconciler.records.state import PackageVariantRecord, recorded_ticks
-from reconciler.resolve.merge_bases import (
-    Sources,
-    find_base,
-    find_candidates,
-    find_equal,
-    index_sources,
-    source_names,
-)
 from reconciler.resolve.ownership import (
     ADOPT_EXISTING,
     ORPHAN,
@@ -76,7 +68,17 @@ from reconciler.resolve.up_to_date import (
     told_facts,
     with_values,
 )
-from reconciler.resolve.upstreams import find_circles, find_repository, find_upstream
+from reconciler.resolve.upstreams import (
+    Sources,
+    find_base,
+    find_candidates,
+    find_circles,
+    find_equal,
+    find_repository,
+    find_upstream,
+    index_sources,
+    source_names,
+)
 
 
 def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:

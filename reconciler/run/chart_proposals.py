@@ -51,8 +51,7 @@ from reconciler.run.from_chart import (
     pinned_chart,
     read_newer_chart,
 )
-from reconciler.run.inputs import RunInputs
-from reconciler.run.plan import PlannedRun, plan_fleet
+from reconciler.run.plan import PlannedRun, RunInputs, plan_fleet
 from reconciler.run.report import read_sides
 
 if TYPE_CHECKING:

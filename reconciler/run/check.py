@@ -35,9 +35,8 @@ from reconciler.read.governance import (
 )
 from reconciler.read.inventory import read_inventory
 from reconciler.report.report import Names
-from reconciler.run.inputs import RunInputs, with_former_variants
 from reconciler.run.options import RunOptions, open_mirrors
-from reconciler.run.plan import PlannedRun, plan_fleet
+from reconciler.run.plan import PlannedRun, RunInputs, plan_fleet, with_former_variants
 
 SECOND_CHECK = (
     "Nothing to do for this check, which has no credential. A second one, with a credential, compares "

@@ -21,8 +21,8 @@ from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.names.refs import HEADS
 from reconciler.policy import ForgeKind, Policy, find_rule
 from reconciler.read.forges import commit_signing, find_credentials
-from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
+from reconciler.run.plan import RunInputs, read_inputs
 
 
 class Severity(StrEnum):

@@ -38,8 +38,8 @@ from reconciler.records.state import LOCKS_DIRECTORY
 from reconciler.report.markdown import index_body, revision_body
 from reconciler.resolve.fleet import fleet_inputs, resolve_fleet
 from reconciler.run.chart_proposals import files_below, is_ended, open_branch, propose_charts, raise_proposal
-from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
+from reconciler.run.plan import RunInputs, read_inputs
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import NewVersion, SyncRequest, SyncResult, find_new_versions

@@ -31,13 +31,12 @@ from reconciler.plan.proposals import (
     with_pins,
 )
 from reconciler.policy import OnUnavailable
-from reconciler.read.locks import read_working_lock
+from reconciler.read.state import read_working_lock
 from reconciler.records.state import LOCKS_DIRECTORY, UpstreamLock, is_floating
 from reconciler.resolve.ownership import SUSPENDED
 from reconciler.resolve.pins import find_floating, follow, hold, upstream_data
-from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import resolve_inputs
+from reconciler.run.plan import RunInputs, read_inputs, resolve_inputs
 from reconciler.workdir.directory import write_directory
 
 

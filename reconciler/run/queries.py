@@ -41,9 +41,8 @@ from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Needs
 from reconciler.resolve.rollout_model import Rollout
-from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import PlannedRun, opened_pipelines, plan_run, resolve_inputs
+from reconciler.run.plan import PlannedRun, RunInputs, opened_pipelines, plan_run, read_inputs, resolve_inputs
 
 _VARIANT = "PackageVariant"
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})

@@ -68,8 +68,7 @@ from reconciler.report.status import URGENCY, Owner, condition, package_name
 from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
 from reconciler.resolve.resolution import Needs
 from reconciler.run.check import CheckResult
-from reconciler.run.inputs import RunInputs
-from reconciler.run.plan import PlannedRun
+from reconciler.run.plan import PlannedRun, RunInputs
 
 
 class PackageSides(Struct, frozen=True):

@@ -22,10 +22,10 @@ from reconciler.api.porch import (
 )
 from reconciler.base.errors import Location
 from reconciler.cel import Environment, Failure
+from reconciler.expand.checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import ExpansionError, joined
 from reconciler.expand.generated import describe_missing, find_upstream
-from reconciler.expand.porch_checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
 from reconciler.expand.template import Renderer, Scope, TemplateError, compile_template
 from reconciler.expand.variants import variant_identifier, variant_name

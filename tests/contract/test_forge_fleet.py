@@ -20,8 +20,7 @@ from reconciler.forge.registry import Forges
 from reconciler.http.client import Clock
 from reconciler.plan.changes import exit_of
 from reconciler.run.apply import apply_plan
-from reconciler.run.inputs import RunOptions
-from reconciler.run.plan import plan_run
+from reconciler.run.plan import RunOptions, plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, most_in_a_window, serving
 from tests.support.forges.world import VARIABLE

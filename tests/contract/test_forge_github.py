@@ -9,8 +9,7 @@ from reconciler.forge.api.github import DOCUMENTS
 from reconciler.inventory.inventory import PullRequest
 from reconciler.run.apply import apply_plan
 from reconciler.run.check import check_proposal
-from reconciler.run.inputs import RunOptions
-from reconciler.run.plan import plan_run
+from reconciler.run.plan import RunOptions, plan_run
 from tests.support.ci import lacking
 from tests.support.forges.bench import HEADS, simulated
 from tests.support.forges.description import VARIABLE, validator

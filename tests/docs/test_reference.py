@@ -15,9 +15,8 @@ from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment
 from reconciler.cli.schema import NAMES, OUTPUTS
+from reconciler.expand.checks import check_set, check_variant, validate_set, validate_variant
 from reconciler.expand.findings import Finding
-from reconciler.expand.own_checks import check_set, check_variant
-from reconciler.expand.porch_checks import validate_set, validate_variant
 from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.catalog import CLAIMS, UNSTUDIED
 from reconciler.names.trailers import CONFLICT, KEEP

@@ -209,12 +209,10 @@ def test_call_outside_a_repository_is_bad_usage(tmp_path: Path) -> None:
 
 
 def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reconciler.run import inputs
+    from reconciler.run import plan
 
     monkeypatch.setenv("FORGE_TOKEN", "s3cr3t-in-a-frame")
-    monkeypatch.setattr(
-        inputs, "expand", lambda *_, **__: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame"))
-    )
+    monkeypatch.setattr(plan, "expand", lambda *_, **__: (_ for _ in ()).throw(KeyError("s3cr3t-in-a-frame")))
 
     said = world.run("plan")
 

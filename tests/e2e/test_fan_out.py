@@ -10,7 +10,7 @@ from reconciler.dependencies.catalog.index import PublishedPackages
 from reconciler.expand import expand
 from reconciler.read.dependencies import read_dependencies
 from reconciler.resolve.fleet import resolve_fleet
-from reconciler.run.inputs import RunOptions, read_inputs
+from reconciler.run.plan import RunOptions, read_inputs
 from tests.support import records
 from tests.support.values import replace
 from tests.support.world import World, build_world, git

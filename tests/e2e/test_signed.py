@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.run.apply import apply_plan
-from reconciler.run.inputs import RunOptions
-from reconciler.run.plan import plan_run
+from reconciler.run.plan import RunOptions, plan_run
 from tests.support.git import Repo, make_repository
 from tests.support.signing import Key, make_key, verify
 from tests.support.small_world import manifest, repository, variant, write_world

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar, cast
 
 import pygit2
 
-import reconciler.run.inputs
+import reconciler.run.plan
 from reconciler.base import effects
 from reconciler.cli.main import invoke
 from reconciler.forge.registry import Forges
@@ -64,11 +64,11 @@ def git(directory: Path, *arguments: str, when: int = EPOCH) -> str:
 def runs_at(now: Callable[[], float]) -> Iterator[None]:
     """Give runs of this process another clock."""
     clock = Clock(now, effects.sleep)
-    reconciler.run.inputs.Forges = partial(Forges, clock=clock)
+    reconciler.run.plan.Forges = partial(Forges, clock=clock)
     try:
         yield
     finally:
-        reconciler.run.inputs.Forges = Forges
+        reconciler.run.plan.Forges = Forges
 
 
 def refs(repository: Path) -> dict[str, str]:

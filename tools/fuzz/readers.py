@@ -25,12 +25,11 @@ from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy
 from reconciler.read.dependencies import parse_index
 from reconciler.read.files import parse_file, yaml_limits
-from reconciler.read.locks import parse_pins
 from reconciler.read.manifests import declared_objects, parse_manifests
 from reconciler.read.repositories.trees import read_header
 from reconciler.read.snapshot import parse_header, snapshot_limits
 from reconciler.read.snapshot.objects import parse_snapshot_file
-from reconciler.read.state import read_histories, read_state, read_statuses
+from reconciler.read.state import parse_pins, read_histories, read_state, read_statuses
 from tools.fuzz.shapes import SEPARATOR
 
 Target = Callable[[bytes], None]

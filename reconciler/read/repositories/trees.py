@@ -17,8 +17,8 @@ from reconciler.krm.yaml import KPTFILE_LIMITS, Document, YamlError, load_docume
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.repositories.discovery import find_package, find_subpackages
 from reconciler.render.kptfile import unmet_gates_of
-from reconciler.resolve.merge_bases import source_names
 from reconciler.resolve.rollout_model import revisions_taken_back
+from reconciler.resolve.upstreams import source_names
 from reconciler.resolve.variants import SubpackageRevision, parse_entries
 
 MAX_KPTFILE_BYTES = KPTFILE_LIMITS.max_bytes

@@ -16,8 +16,7 @@ from reconciler.names.ids import normalise_url
 from reconciler.plan.changes import Outcome, Plan, exit_of
 from reconciler.read.forges import CONTROL_TOKEN
 from reconciler.run.apply import apply_plan
-from reconciler.run.inputs import RunOptions
-from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.run.plan import PlannedRun, RunOptions, plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository

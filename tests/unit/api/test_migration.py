@@ -7,8 +7,7 @@ import pytest
 from reconciler.api.migration import migrate_set, untranslated_fields
 from reconciler.api.porch import PackageVariantSet
 from reconciler.cel import Environment
-from reconciler.expand.own_checks import check_set
-from reconciler.expand.porch_checks import validate_set
+from reconciler.expand.checks import check_set, validate_set
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import Limits
 

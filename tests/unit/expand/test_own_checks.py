@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.api.porch import PackageVariantSpec
-from reconciler.expand.own_checks import check_downstream, check_labels
+from reconciler.expand.checks import check_downstream, check_labels
 from tests.support.sets import repository
 
 LONG = "x" * 64

@@ -8,7 +8,7 @@ from reconciler.krm.yaml import load_documents
 from reconciler.names.ids import ObjectName
 from reconciler.plan.set_diff import diff_variants
 from reconciler.policy import Limits, Policy
-from reconciler.run.inputs import named_urls
+from reconciler.run.plan import named_urls
 from tests.support.sets import blueprints, package_set, record_all, repository, source, world
 from tests.support.values import replace
 

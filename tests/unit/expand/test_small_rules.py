@@ -8,8 +8,8 @@ from reconciler.api.porch import PackageContext, PackageVariantSet, Upstream
 from reconciler.api.validation import parse_partly
 from reconciler.cel import EXTENSIONS, Environment
 from reconciler.expand import expand
+from reconciler.expand.checks import check_set
 from reconciler.expand.generated import describe_missing
-from reconciler.expand.own_checks import check_set
 from reconciler.policy import Limits
 from tests.support.sets import package_set, repository, variant, world
 

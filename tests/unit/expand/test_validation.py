@@ -6,9 +6,15 @@ import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment, Failure
+from reconciler.expand.checks import (
+    check_downstream,
+    check_set,
+    check_variant,
+    go_json,
+    validate_set,
+    validate_variant,
+)
 from reconciler.expand.findings import Finding, field_name, hint_of
-from reconciler.expand.own_checks import check_downstream, check_set, check_variant
-from reconciler.expand.porch_checks import go_json, validate_set, validate_variant
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import RepositoryRole

@@ -14,7 +14,7 @@ from reconciler.names.objects import File
 from reconciler.names.problems import Problem
 from reconciler.policy import FunctionPolicy, Limits, LockMode, LockPolicy, Policy
 from reconciler.read.control import OpenControl
-from reconciler.read.locks import (
+from reconciler.read.state import (
     ImageDigests,
     parse_pins,
     read_image_digests,

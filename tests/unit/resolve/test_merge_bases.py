@@ -16,8 +16,8 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy
-from reconciler.resolve.merge_bases import find_base, find_candidates, find_commit, index_sources
 from reconciler.resolve.resolution import Pin
+from reconciler.resolve.upstreams import find_base, find_candidates, find_commit, index_sources
 from tests.support.plan_values import a_draft, a_record, oid
 from tests.support.sets import a_package, repository, world
 from tests.support.values import replace

@@ -9,8 +9,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Source
 from reconciler.names.problems import Problem
-from reconciler.resolve.merge_bases import index_sources
 from reconciler.resolve.resolution import SubpackagePin
+from reconciler.resolve.upstreams import index_sources
 from reconciler.resolve.variants import SUBPACKAGE_REVISIONS, pin_subpackages
 from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_desired_variant, oid

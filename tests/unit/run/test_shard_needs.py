@@ -13,7 +13,7 @@ from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
-from reconciler.run.inputs import named_urls, planned_clusters, wanted
+from reconciler.run.plan import named_urls, planned_clusters, wanted
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.values import replace
 

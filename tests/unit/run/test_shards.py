@@ -12,8 +12,8 @@ from reconciler.inventory.inventory import Inventory, RepositoryRole
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import normalise_url
 from reconciler.records.state import REFUSED_DELETIONS, RefusedDeletionsRecord, RefusedVariant, record_bytes
-from reconciler.run.inputs import RunInputs, read_inputs
 from reconciler.run.options import RunOptions
+from reconciler.run.plan import RunInputs, read_inputs
 from tests.unit.read.test_inventory import BASE, KPTFILE, REPOSITORY, TIME, create
 
 PLANNED, READ, SKIPPED = RepositoryRole.PLANNED, RepositoryRole.READ, RepositoryRole.SKIPPED
