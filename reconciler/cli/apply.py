@@ -113,12 +113,12 @@ def _apply(printer: Printer, planned: PlannedRun, checksum: str, form: Output, *
 
     match form:
         case Output.TEXT:
+            needs = tell(plan, lambda some: needs_after(some, outcome))
+            printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
             lines = tell_outcome(
                 outcome, lambda done: [*outcome_lines(done, paint=printer.paint, quiet=True)]
             )
             printer.lines(lines)
-            needs = tell(plan, lambda some: needs_after(some, outcome))
-            printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
         case Output.JSON:
             printer.value(show(lambda some, done: report_value(build_report(some, names, done))))
         case _:

@@ -71,7 +71,7 @@ def plan(
 ) -> Exit:
     r"""Show what `apply` would do to every package, and why. Writes nothing.
 
-    The first line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
+    The last line has the counts and the plan's checksum. Changes of one cause are one row, dangerous ones
     first; problems follow with file and line. `--all` lists every package by itself, also those that stay
     as they are; JSON always does. `--diff` prints the differences of files instead, of all packages that
     change or of those that are named, equal ones once. `--html` also writes one page for a browser, with

@@ -193,12 +193,12 @@ def _make_form(
     if not whole:
         return code, list(lines)
     return code, [
-        *filter(None, [status_summary(owners)]),
         *need_lines(observed.needs, paint=paint, width=width),
-        *map(terminal, rollout_lines(observed.rollouts)),
         *lines,
+        *map(terminal, rollout_lines(observed.rollouts)),
         *warning_lines(((package_name(o), o.get("warnings", ())) for o in owners), paint),
         *problem_lines(observed.problems, paint=paint),
+        *filter(None, [status_summary(owners)]),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Plan, outcome, lock and history as lines for a terminal: counts, changes, problems, refusals. Pure."""
+"""Plan, outcome, lock and history as lines for a terminal: needs, changes, waits, counts. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -51,21 +51,19 @@ def plan_lines(
     shows_needs: bool = True,
     width: int | None = None,
 ) -> Iterator[str]:
-    """Return the counts, what people have to do, a table with a reason per package, problems and refusals.
+    """Return what people have to do, a table with a reason per package, what waits, problems and counts.
 
     Deterministic: the order is that of operation, repository and path. If `quiet`, there are no notes.
     `width` is that of a row of the table, None for no limit.
     """
-    # The checksum is on the first line, so that `head -1` is enough for scripts.
-    yield paint(report.summary, Color.BOLD)
     yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(report.losses))
     yield from _judgement_lines(report.judgements, paint)
     if risks := risk_summary(report.risks):
         yield paint(f"risks: {risks}", Color.RED)
     yield from (paint(terminal(move_text(move)), Color.RED) for move in report.dangers)
     yield from need_lines(report.needs if shows_needs else (), paint=paint, width=width)
-    yield from map(terminal, rollout_lines(report.rollouts))
     yield from _table(report.causes, paint, width)
+    yield from map(terminal, rollout_lines(report.rollouts))
     changed = (row for row in report.packages if row.change.op is not Op.KEEP)
     yield from warning_lines(((row.name, row.change.warnings) for row in changed), paint)
     yield from (terminal(move_text(move)) for move in report.moves[len(report.dangers) :])
@@ -74,6 +72,8 @@ def plan_lines(
         yield from (f"note: {terminal(note)}" for note in report.notes)
     yield from problem_lines(report.problems, paint=paint)
     yield from refusal_lines(report.refusals, paint=paint)
+    # The checksum is on the last line, so that `tail -1` is enough for scripts.
+    yield paint(report.summary, Color.BOLD)
 
 
 def _judgement_lines(rows: Sequence[JudgementRow], paint: Paint) -> Iterator[str]:

@@ -376,8 +376,8 @@ def test_quiet_hides_progress_and_keeps_changes_and_what_waits_for_people(world:
 
     assert "create  edge-1/web  New" in planned
     assert applied.startswith(planned)
-    done, head, *needs = applied.splitlines()[len(planned.splitlines()) :]
-    assert (done, head[:9]) == ("14 effects done, 0 failed.", "NEEDS YOU")
+    head, *needs, done = applied.splitlines()[len(planned.splitlines()) :]
+    assert (head[:9], done) == ("NEEDS YOU", "14 effects done, 0 failed.")
     assert "\n".join([head, *needs]) in world.run("plan", "-q").out
 
 

@@ -205,7 +205,7 @@ def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
     change(world, {**REMOVED, **snapshot("edge-1", "Net a")})
     text = "edge-1: CustomResourceDefinition nets.x.io takes Net.x.io and its 1 object with it: a"
 
-    assert world.run("plan").out.splitlines()[1] == f"loss: {text}"
+    assert world.run("plan").out.splitlines()[0] == f"loss: {text}"
     assert world.run("apply").code == 4, "it is proposed, and waits for consent"
     shown = world.run("pr", "show", "edge-1#2").out
     assert f"- `{text}`" in shown.partition("Deletes a package")[0]
