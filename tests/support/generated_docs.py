@@ -110,6 +110,20 @@ def metrics() -> str:
     return table(("metric", "unit", "labels", "is"), rows)
 
 
+def alerts() -> str:
+    """Return the alert rules, with a word for each value that Prometheus writes into them."""
+    (group,) = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text("utf-8"))["groups"]
+    rows = []
+    for rule in group["rules"]:
+        summary = rule["annotations"]["summary"].removeprefix("{{ $labels.reconciler }}: ")
+        summary = re.sub(r"{{ \$labels\.(\w+) }}", lambda label: label[1].upper(), summary)
+        summary = re.sub(r"{{ \$value[^}]*}}", "N", summary)
+        rows.append(
+            (f"`{rule['alert']}`", rule["labels"]["severity"], summary, rule["annotations"]["description"])
+        )
+    return table(("alert", "severity", "tells you that", "what you do"), rows)
+
+
 def vetoes() -> str:
     """Return what holds a package back, the strongest first."""
     left = {
@@ -135,6 +149,7 @@ GENERATED: Mapping[str, Callable[[], str]] = {
     "fields-shared": _shared_fields,
     "settings": settings,
     "metrics": metrics,
+    "alerts": alerts,
     "vetoes": vetoes,
     "joins": joins,
 }
