@@ -188,6 +188,7 @@ def is_asked_again(
 def current_record(rolling: RollingSet) -> RolloutRecord | None:
     """Return the record of the rollout that is on its way: the recorded one, or that of a new rollout."""
     old = rolling.inventory.rollouts.get(rolling.key)
+    old = replace(old, members=tuple(rolling.members.values())) if old is not None else None
     if old is not None and _is_current(rolling, old):
         now = _observation_time(rolling, old)
         members = (member for member in old.members if member.key in rolling.variants)
@@ -209,6 +210,26 @@ def current_record(rolling: RollingSet) -> RolloutRecord | None:
         ended = tuple(replace(member, ended=is_over) for member in record.members)
         return replace(record, members=ended, finished=is_over)
     return None
+
+
+def members_now(
+    record: RolloutRecord, variants: Mapping[ObjectName, DesiredVariant], inventory: Inventory
+) -> Mapping[ObjectName, RolloutMember]:
+    """Return the members of a recorded rollout by their variants.
+
+    Where a Repository was renamed, or a template names its variants otherwise, the one that has the package
+    of a member now takes its place: it is no new target.
+    """
+    records = (inventory.records.get(member.key) for member in record.members if member.key not in variants)
+    former = {PackageKey(r.url, r.path): r.key for r in records if r is not None}
+    heirs: dict[ObjectName, ObjectName] = {}
+    for key, variant in variants.items() if former else ():
+        view, downstream = find_view(variant, inventory), variant.spec.downstream
+        if view is not None and downstream is not None:
+            place = PackageKey(view.url, view.full_path(downstream.package or ""))
+            heirs |= {former[place]: key} if place in former else {}
+    keyed = ((heirs.get(member.key, member.key), member) for member in record.members)
+    return {key: replace(member, namespace=key.namespace, name=key.name) for key, member in keyed}
 
 
 def _only_joins(rolling: RollingSet) -> bool:

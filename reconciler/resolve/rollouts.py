@@ -52,6 +52,7 @@ from reconciler.resolve.rollout_records import (
     find_earlier,
     find_recorded,
     identity,
+    members_now,
     names_asked,
     newcomers,
     recorded_pin,
@@ -329,7 +330,7 @@ def _sets(
                 inventory,
                 sources,
                 values={key: variant_values(variant) for key, variant in own_variants.items()},
-                members={member.key: member for member in recorded.members} if recorded else {},
+                members=members_now(recorded, own_variants, inventory) if recorded else {},
                 upstream=name,
             )
 

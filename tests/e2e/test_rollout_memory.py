@@ -15,9 +15,11 @@ from tests.support.edge_fleet import (
     make_edges,
     make_empty,
     make_monorepo,
+    the_set,
 )
 from tests.support.git import Repo
 from tests.support.signing import make_key, signing_options
+from tests.support.small_world import repository
 from tests.support.world import git
 
 pytestmark = pytest.mark.slow
@@ -104,6 +106,25 @@ def test_a_set_that_renames_its_package_leaves_no_cluster_without_it() -> None:
 
     assert world.images() == [""] * 3
     assert world.images("shop") == ["v1"] * 3
+    assert world.is_quiet()
+
+
+def test_a_target_whose_repository_is_renamed_keeps_its_wave() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    files = {"manifests/ap1.yaml": repository("ap1").replace("name: ap1", "name: asia")}
+    renamed = the_set(2, target={"repositories": [{"name": edge} for edge in ("asia", "eu1", "us1")]})
+    Repo(world.control).commit({**files, "manifests/set.json": renamed})
+
+    told = world.run("apply").out
+
+    assert "wave canary: progressing, 0 of 1 published, 1 on the way" in told
+    assert world.images() == ["v1"] * 3
+    (branch,) = (ref for ref in world.repo("ap1").refs() if "drafts/web" in ref)
+    assert world.image("ap1", branch=branch) == "v2"
+    world.settle()
+    assert world.images() == ["v2"] * 3
     assert world.is_quiet()
 
 
