@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.values import whole_number
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages, repository_names
@@ -240,7 +240,14 @@ class _Search(Struct):
     unused: Mapping[str, frozenset[str]]
 
     def view(self, record: PackageVariantRecord) -> RepositoryView | None:
-        return self.inventory.repositories.get(ObjectName(record.namespace, record.repository))
+        """Return the place of a package: of a Repository that is gone, too, if that is certain."""
+        name = ObjectName(record.namespace, record.repository)
+        if view := self.inventory.repositories.get(name):
+            return view
+        view = self.inventory.view_of(PackageKey(record.url, record.path))
+        is_unproven = ObjectKey(GROUP, "Repository", *name) in self.inventory.control.unproven
+        is_known = view is not None and (view.former is None or view.former.is_understood)
+        return view if is_known and not is_unproven else None
 
     def cluster(self, record: PackageVariantRecord) -> str:
         view = self.view(record)

@@ -191,6 +191,31 @@ def test_a_repository_that_is_gone_proposes_the_deletion_of_its_package(world: E
     assert package not in decided(world)
 
 
+def test_what_only_a_package_of_a_repository_that_is_gone_needs_goes_after_it(world: EdgeFleet) -> None:
+    """The package goes first: its deletion may be declined, and then it needs the other one."""
+    need = {"package": {"refName": "db.io"}}
+    web = {"refName": "web.io", "version": "3.0.0", "dependencies": [need]}
+    upstream = Repo(world.root / "blueprints.git")
+    for name, number, spec in (("db", 1, {"refName": "db.io", "version": "1.0.0"}), ("web", 3, web)):
+        value = {"apiVersion": "data.packaging.carvel.dev/v1alpha1", "kind": "Package", "spec": spec}
+        needs = {f"{name}/package.yaml": json.dumps({**value, "metadata": {"name": name}})}
+        upstream.commit(blueprint(number, package=name) | needs, message=f"{name} v{number}\n")
+        upstream.tag(f"{name}/v{number}")
+    world.want(3, target=SELECTED)
+    world.settle()
+    assert on_main(world, "rome", "db")
+    change(world, {"rome": None})
+
+    decisions = decided(world)
+    assert (decisions["rome/web"], decisions["rome/db"]) == (("delete", "PlaceGone"), ("keep", "StillNeeded"))
+    world.apply()
+    world.settle()
+
+    assert not on_main(world, "rome", "web")
+    assert not on_main(world, "rome", "db")
+    assert world.is_quiet()
+
+
 def test_a_repository_that_is_renamed_hands_its_package_over(world: EdgeFleet) -> None:
     change(world, {"west": None, "occident": registered("occident", *PLACES["west"])})
 
