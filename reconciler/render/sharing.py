@@ -6,15 +6,15 @@ wherever a value was copied to.
 
 That is exact because rendering compares these values with nothing else and takes none apart: they are words
 of letters, digits, dots and hyphens that no other input of the class contains, no key, kind or path has one,
-and all functions are builtins that only copy them. Packages of which that is not certain are rendered by
-themselves, and so are those with a value in a text of the result, as conflicts may have.
+and all functions are builtins that only copy them, or none can run. Packages of which that is not certain are
+rendered by themselves, and so are those with a value in a text of the result, as conflicts may have.
 """
 
 import hashlib
 import posixpath
 import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -54,7 +54,9 @@ _DECIDES: Final = re.compile(
 """A masked value that decides about more than itself."""
 
 _PLACE: Final = re.compile(rb"\0(\d+)\0")
-_SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS}
+_RUNS_NOWHERE: Final = "-"
+"""A function without any runtime: a pipeline that has it does nothing."""
+_SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS, _RUNS_NOWHERE}
 """The functions of packages that are shared."""
 _SETTERS: Final = re.compile(rb"# kpt-set:([^\n]*)")
 _SETTER: Final = re.compile(rb"\$\{([^}\n]*)")
@@ -99,7 +101,8 @@ class _FilledFiles(Mapping[str, File]):
 class VariantClass(Struct, frozen=True):
     """Variants with equal inputs but for their own values, and the sample that is rendered for all of them.
 
-    `mark` is the start of each placeholder, `inputs` are the sample's contents and `inventory`.
+    `mark` is the start of each placeholder, `inputs` are the sample's contents and `inventory`. A class
+    `is_idle` if its functions run nowhere, as long as its result has one of those that cannot.
     """
 
     members: tuple[tuple[ResolvedVariant, OwnValues], ...]
@@ -108,6 +111,7 @@ class VariantClass(Struct, frozen=True):
     inventory: Inventory
     placeholders: OwnValues
     mark: str
+    is_idle: bool
 
     def fill(self, result: Package | Blocked) -> Iterator[tuple[ResolvedVariant, Package | Blocked]]:
         """Yield the members with their packages, without those for which the result may be another one."""
@@ -125,6 +129,9 @@ class VariantClass(Struct, frozen=True):
         if any(mark in data or _DECIDES.search(data) for data in masked.values()):
             return
         if self.mark in repr(others) or result.answers:
+            return
+        policy = self.inventory.policy.functions
+        if self.is_idle and all(_function(step, policy) != _RUNS_NOWHERE for step in _steps(result.files)):
             return
         for resolved, values in self.members:
             # The draft decides too whether a conflict is hidden.
@@ -226,7 +233,9 @@ class _Inputs(Struct):
             self._pin(resolved.pin),
             resolved.base and self._pin(resolved.base),
         )
-        if not self._functions_of(self._steps_of(resolved, sources)) <= _SHARED:
+        steps = [self._steps_of(tree) for tree in sources.trees]
+        spec = resolved.variant.spec
+        if not (self._functions_of(spec, steps) <= _SHARED or self.is_idle(spec, steps)):
             return None
         words = OwnValues.of(self._own_values(resolved, sources)).values
         values = OwnValues(tuple(value for value in words if value not in fixed))
@@ -255,17 +264,24 @@ class _Inputs(Struct):
         """Return a pin without a tree of own values."""
         return replace(pin, tree=Oid("")) if pin.tree in self.made else pin
 
-    def _steps_of(self, resolved: ResolvedVariant, sources: _Sources) -> tuple[Step, ...]:
-        """Return the steps that upstream and variant have."""
-        for tree in sources.trees:
-            if tree not in self._steps:
-                self._steps[tree] = _steps(self.contents[tree])
-        steps = (step for tree in sources.trees for step in self._steps[tree])
-        return (*_steps_of_spec(resolved.variant.spec), *steps)
+    def _steps_of(self, tree: Oid) -> tuple[Step, ...]:
+        if tree not in self._steps:
+            self._steps[tree] = _steps(self.contents[tree])
+        return self._steps[tree]
 
-    def _functions_of(self, steps: Iterable[Step]) -> frozenset[str]:
-        """Return the builtins that steps name, "" for anything else."""
+    def _functions_of(self, spec: PackageVariantSpec, pipelines: Iterable[Iterable[Step]]) -> frozenset[str]:
+        """Return the builtins that a variant and pipelines name, "" for anything else that may run."""
+        steps = chain(_steps_of_spec(spec), *pipelines)
         return frozenset(_function(step, self.inventory.policy.functions) for step in steps)
+
+    def is_idle(self, spec: PackageVariantSpec, pipelines: Iterable[Iterable[Step]]) -> bool:
+        """Tell whether all pipelines have a function that cannot run in the same place: then none runs."""
+        policy, own = self.inventory.policy.functions, tuple(_steps_of_spec(spec))
+        places = [
+            {step.package for step in chain(own, steps) if _function(step, policy) == _RUNS_NOWHERE}
+            for steps in pipelines
+        ]
+        return bool(places and set.intersection(*places))
 
     def _own_values(self, resolved: ResolvedVariant, sources: _Sources) -> Iterator[str]:
         """Yield the own values that nothing contains that is shared by the class."""
@@ -310,14 +326,15 @@ class _Inputs(Struct):
             trees[filled[tree]] = {**sides, **filled_in}
         view, directory, path, key, annotations, text, _ = orjson.loads(placeholders.fill(masked.facts))
         spec = PackageVariantSpec.model_validate_json(text)
-        steps = [*_steps_of_spec(spec), *(step for files in trees.values() for step in _steps(files))]
-        functions = self._functions_of(steps)
+        pipelines = [_steps(files) for files in trees.values()]
+        functions, is_idle = self._functions_of(spec, pipelines), self.is_idle(spec, pipelines)
+        steps = [*_steps_of_spec(spec), *chain(*pipelines)]
         texts = {text for values in (placeholders, *(v for _, v in members)) for text in values.values}
-        if not functions <= _SHARED or (
-            APPLY_REPLACEMENTS in functions and self._compares_parts(steps, trees.values(), texts)
+        if not is_idle and (
+            not functions <= _SHARED
+            or (APPLY_REPLACEMENTS in functions and self._compares_parts(steps, trees.values(), texts))
+            or (APPLY_SETTERS in functions and self._takes_apart(steps, trees.values()))
         ):
-            return None
-        if APPLY_SETTERS in functions and self._takes_apart(steps, trees.values()):
             return None
         images = [(step.image, step.tag, step.exec) for step in _steps_of_spec(spec)]
         if mark in repr((images, list(_keys(orjson.loads(text))), annotations)):
@@ -338,14 +355,14 @@ class _Inputs(Struct):
         )
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)
-        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark)
+        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle)
 
     def _configs(self, name: str, steps: Iterable[Step], trees: Iterable[Files]) -> Iterator[File]:
         """Yield the files with configurations of a function, in all trees of a class."""
         paths = {
             posixpath.normpath(f"{step.package}/{step.config_path}" if step.package else step.config_path)
             for step in steps
-            if step.config_path and self._functions_of((step,)) == {name}
+            if step.config_path and _function(step, self.inventory.policy.functions) == name
         }
         yield from (files[path] for files in trees for path in paths if path in files)
 
@@ -369,12 +386,14 @@ class _Inputs(Struct):
         data: list[Mapping[str, Any]] = [
             mapping_at(document.data, "data") for file in configs for document in documents_of(file)
         ]
-        data += [step.config_map or {} for step in steps if self._functions_of((step,)) == {APPLY_SETTERS}]
+        named = [_function(step, self.inventory.policy.functions) for step in steps]
+        pairs = zip(steps, named, strict=True)
+        data += [step.config_map or {} for step, name in pairs if name == APPLY_SETTERS]
         keys_of_steps = [{str(key).encode() for key in values} for values in data]
         # A value may hold the name of another setter.
         if any("${" in str(value) for values in data for value in values.values()):
             return True
-        is_copied = APPLY_REPLACEMENTS in self._functions_of(steps)
+        is_copied = APPLY_REPLACEMENTS in named
         for path, file in (item for files in trees for item in files.items()):
             if not path.endswith((KPTFILE, *RESOURCE_ENDINGS)):
                 continue
@@ -429,7 +448,10 @@ def _steps(files: Files) -> tuple[Step, ...]:
 
 def _function(step: Step, policy: FunctionPolicy) -> str:
     engine = find_engine(step, (), policy)
-    return engine.builtin if isinstance(engine, StepEngine) else ""
+    if isinstance(engine, StepEngine):
+        return engine.builtin
+    may_run = engine.claimed or policy.runtime or policy.exec or not (step.image or step.exec)
+    return "" if may_run else _RUNS_NOWHERE
 
 
 def _keys(value: Any) -> Iterator[str]:

@@ -235,6 +235,10 @@ PIPELINES = [
     "pipeline:\n  validators:\n  - image: nobody/knows:v1\n",
     "pipeline:\n  mutators:\n" + STEP.format("apply-setters:v0.2", "one: x, two", "y"),
     "pipeline:\n  mutators:\n  - {image: 'apply-replacements:v0.1.2', configPath: r.yaml}\n",
+    (
+        "pipeline:\n  validators:\n  - image: nobody/knows:v1\n  mutators:\n"
+        + STEP.format("ensure-name-substring:v0.2", "prepend", "app-")
+    ),
 ]
 REPLACEMENTS = [
     """\
@@ -574,6 +578,7 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
         pytest.param(["c08", *PLAIN[1:]], PIPELINES[6], APPS[5], 1, id="all setters of a field"),
         pytest.param(PLAIN, PIPELINES[4], APPS[0], 3, id="a function that takes values apart"),
         pytest.param(PLAIN, PIPELINES[7], APPS[0], 1, id="replacements that copy"),
+        pytest.param(PLAIN, PIPELINES[8], APPS[0], 1, id="no function runs beside one that cannot"),
     ],
 )
 def test_one_sample_is_rendered_where_values_are_only_copied(
