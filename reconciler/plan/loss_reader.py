@@ -15,10 +15,12 @@ from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind, NamedObject, Oid, PackageKey, group_of
 from reconciler.names.objects import Files
+from reconciler.names.substitution import OwnValues
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import policy_at_end
 from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_in
+from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs
@@ -33,6 +35,8 @@ _MARKS = (
     *(b"pkg.crossplane.io", b"packaging.carvel.dev"),
 )
 """Bytes without which a file has nothing that takes others with it: most files need not be parsed."""
+_NAMING = ("group", "names", "claimNames")
+"""Fields of a definition that name its kinds."""
 _PROVIDER = "Provider"
 _INSTALLERS = frozenset({Ecosystem.XPKG, Ecosystem.CARVEL})
 
@@ -63,12 +67,16 @@ def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     return Needs({url: frozenset(filter(None, oids)) for url, oids in trees.items()})
 
 
+_Takers = Mapping[ResourceId, Mapping[str, object]]
+"""Resources that take others with them, by their identities; of definitions what names their kinds."""
+
+
 class LossReader(Struct):
-    """Finds losses; what several packages have in common is read once."""
+    """Finds losses; what several packages have in common, but for their own values, is read once."""
 
     inventory: Inventory
     locks: LockUpdate
-    _removable: dict[bytes, Mapping[ResourceId, Mapping[str, object]]] = field(default_factory=dict)
+    _removable: dict[tuple[bytes, bool], _Takers] = field(default_factory=dict)
     _candidates: tuple[Candidate, ...] | None = None
 
     def of_changes(
@@ -120,8 +128,11 @@ class LossReader(Struct):
         if place is not None and place.key != target.key and place.view.cluster == cluster:
             elsewhere = contents.get(place.package.main_tree or Oid(""), {})
         # Of a file that stays as it is nothing goes.
-        old = self._all({path: file for path, file in before.items() if after.get(path) != file})
-        new = {**self._all(elsewhere), **self._all(after)} if old else {}
+        resolved = context.resolved.get(change.variant) if change.variant is not None else None
+        values = set_values(resolved.variant.spec) if resolved is not None else ()
+        own_values = OwnValues.of((*change.own_names, *values))
+        old = self._all({path: f for path, f in before.items() if after.get(path) != f}, own_values)
+        new = {**self._all(elsewhere, own_values), **self._all(after, own_values)} if old else {}
         named = {resource._replace(namespace="") for resource in new}
         for resource, value in sorted(old.items(), key=lambda item: item[0]):
             # Who applies a resource without a namespace may have put it there before.
@@ -131,16 +142,24 @@ class LossReader(Struct):
             else:
                 yield from self._of_resource(cluster, resource, value)
 
-    def _all(self, files: Files) -> Mapping[ResourceId, Mapping[str, object]]:
+    def _all(self, files: Files, own_values: OwnValues) -> _Takers:
         """Return the resources of a package that take others with them."""
         takers: dict[ResourceId, Mapping[str, object]] = {}
         for path in sorted(files):
             data = files[path].data
             if path.endswith((".yaml", ".yml", ".json")) and any(mark in data for mark in _MARKS):
-                if data not in self._removable:
-                    self._removable[data] = dict(_removable(data))
-                takers.update(self._removable[data])
+                takers.update(self._takers(data, own_values))
         return takers
+
+    def _takers(self, data: bytes, own_values: OwnValues) -> _Takers:
+        masked = own_values.mask(data)
+        key = masked, masked is data  # a file may have zero bytes itself
+        if key not in self._removable:
+            found = dict(_removable(data))
+            if masked is not data and own_values.may_be_in([[*name, body] for name, body in found.items()]):
+                return found
+            self._removable[key] = found
+        return self._removable[key]
 
     def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, object]) -> Iterator[Loss]:
         if resource.group_kind == NAMESPACE:
@@ -289,7 +308,9 @@ def _removable(data: bytes) -> Iterator[tuple[ResourceId, Mapping[str, object]]]
     """Yield the resources of a file that take others with them."""
     for resource, body in resources_in(data):
         if resource.group_kind in (_CRD, _XRD, NAMESPACE):
-            yield resource._replace(namespace=""), body
+            spec = body.get("spec")
+            names = {k: spec[k] for k in _NAMING if k in spec} if isinstance(spec, Mapping) else spec
+            yield resource._replace(namespace=""), {"spec": names}
         elif resource.group_kind == CLAIM or _installs(body):
             yield resource, body
 
