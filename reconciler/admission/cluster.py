@@ -166,12 +166,17 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
 
     @cached_property
     def governing(self) -> tuple[object, ...]:
-        """All that decides about objects, stored versions apart: clusters with equal ones answer alike."""
-        snapshot, kinds = self.snapshot, (*DECIDING, NAMESPACE, *sorted(self.parameters))
+        """What decides about objects of all kinds, but for stored versions and definitions."""
+        snapshot, kinds = self.snapshot, (POLICY, BINDING, NAMESPACE, *sorted(self.parameters))
         lists = [*map(str, sorted(snapshot.complete)), *map(str, sorted(snapshot.resources.items()))]
         served = None if snapshot.served is None else sorted(snapshot.served)
         objects = tuple(self.objects(kind) for kind in kinds)
         return self.version, self.is_recent, snapshot.present, snapshot.unreadable, lists, served, objects
+
+    def defining(self, kind: GroupKind) -> tuple[Mapping[str, Any] | None, ...]:
+        """Return the definitions that decide about a kind: clusters with what governs alike answer alike."""
+        kinds = (k for k in (kind, *sorted(self.parameters)) if k.group not in BUILT_IN)
+        return tuple(d.spec if (d := self.definition(k)) is not None else None for k in kinds)
 
     def resource_of(self, kind: GroupKind) -> tuple[str, bool | None]:
         """Return the plural of a kind, and whether its objects are in namespaces, None for unknown."""

@@ -261,6 +261,7 @@ class _Reader(Struct):
             self._governing[name] = value_digest(judge.cluster.governing)
         definition = judge.proposed.get(kind)
         facts = [change.old, change.new, definition.spec if definition is not None else None]
+        facts += judge.cluster.defining(kind)
         key = self._governing[name], value_digest(facts)
         if key not in self._governed:
             self._governed[key] = tuple(judge.judge(change))
@@ -313,7 +314,7 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[tuple[str, str], list[tuple[OwnValues, bytes]]] = field(default_factory=dict)
+    _main: dict[str, list[tuple[OwnValues, bytes]]] = field(default_factory=dict)
     _kinds: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
@@ -335,17 +336,15 @@ class _Clusters(Struct):
         """Return the objects of a kind that packages on main of a cluster have, in files that hold this."""
         if not self._main:
             for view in self.inventory.repositories.values():
-                own_values = OwnValues.of((view.key.name,))
+                place, own_values = self._main.setdefault(view.cluster, []), OwnValues.of((view.key.name,))
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
                     files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
-                    for path in sorted(files):
-                        for word in self._words(files[path].data) if path.endswith(_SUFFIXES) else ():
-                            place = self._main.setdefault((view.cluster, word.decode()), [])
-                            place.append((own_values, files[path].data))
+                    place += [(own_values, files[p].data) for p in sorted(files) if p.endswith(_SUFFIXES)]
+        word = kind.kind.encode()
         return [
             value
-            for own_values, data in self._main.get((name, kind.kind), ())
-            if holding in data
+            for own_values, data in self._main.get(name, ())
+            if word in data and holding in data and word in self._words(data)
             for value in self.reader.objects(data, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]
