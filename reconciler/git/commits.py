@@ -63,6 +63,8 @@ def decode_text(text: bytes, encoding: bytes = b"") -> str:
     A codec may be unknown, may be no text encoding, or may refuse to replace what it cannot decode:
     LookupError and UnicodeError, a ValueError, cover them. From Python 3.14 on `punycode` drops such text.
     """
+    if not encoding:
+        return text.decode(errors="replace")
     with suppress(LookupError, ValueError):
         codec = codecs.lookup(encoding.decode("ascii")).name
         if codec != "punycode":

@@ -240,9 +240,12 @@ def annotated_workspaces(commit: CommitData, path: str) -> Mapping[int, str]:
 _NO_WORKSPACES: Mapping[int, str] = MappingProxyType({})
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=256)
 def _workspaces(message: str) -> Mapping[str, Mapping[int, str]]:
-    """Return the workspaces by package. Kept, because one commit may publish thousands of packages."""
+    """Return the workspaces by package.
+
+    Kept, because one commit may publish thousands of packages, and tags and packages on main ask in turn.
+    """
     workspaces: dict[str, dict[int, str]] = {}
     for note in parse_annotations(message):
         if note.workspace and (number := whole_number(note.revision)) is not None:

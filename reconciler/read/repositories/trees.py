@@ -127,9 +127,11 @@ def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
 
 
 def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
-    if not isinstance(text.find(field, "git"), dict):
+    git = text.find(field, "git")
+    if not isinstance(git, dict):
         return None
-    return GitUpstream(*(text.at(field, "git", name) for name in ("repo", "directory", "ref", "commit")))
+    texts = ((name, git.get(name)) for name in ("repo", "directory", "ref", "commit"))
+    return GitUpstream(*(t if isinstance(t, str) else text.at(field, "git", name) for name, t in texts))
 
 
 class _Texts(Struct, frozen=True):
