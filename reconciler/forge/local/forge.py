@@ -24,7 +24,7 @@ from reconciler.forge.local.merge import (
     parse_head,
     proposed_packages,
 )
-from reconciler.forge.local.pulls import LocalTransaction, PullRecord, number_of
+from reconciler.forge.local.pulls import HeldRecords, LocalTransaction, PullRecord, number_of
 from reconciler.git.pack import Pack
 from reconciler.git.push import TAGS_PER_PUSH, PushResult, PushStatus, RefUpdate, name_refs, push
 from reconciler.git.repository import Mirror
@@ -399,6 +399,7 @@ class LocalForge:
     def __init__(self, mirror: Mirror, policy: CommitPolicy) -> None:
         self.mirror = mirror
         self.policy = policy
+        self._held: HeldRecords = {}
 
     def list_pulls(self) -> tuple[PullRequest, ...]:
         """Return the readable pull requests by number, then the unreadable ones."""
@@ -408,7 +409,7 @@ class LocalForge:
 
     def begin(self, pack: Pack) -> LocalTransaction:
         """Return a transaction that collects the changes of one push."""
-        return LocalTransaction(self.mirror, pack, self.policy)
+        return LocalTransaction(self.mirror, pack, self.policy, self._held)
 
     def ensure(self, desired: PullRequest) -> PullRequest:
         """Open a pull request for `desired.head`, or update the open one; return it."""

@@ -1,7 +1,7 @@
 """Local pull requests: their records in refs, and the changes of them in the push of their branches."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 from itertools import count
 from types import MappingProxyType
@@ -159,7 +159,9 @@ class LocalTransaction:
     commit is as old as its head.
     """
 
-    def __init__(self, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> None:
+    def __init__(
+        self, mirror: Mirror, pack: Pack, policy: CommitPolicy, held: "HeldRecords | None" = None
+    ) -> None:
         self.mirror = mirror
         self.pack = pack
         self.policy = policy
@@ -169,7 +171,7 @@ class LocalTransaction:
         self._moved: dict[str, Oid | None] = {}
         self._ages: dict[Oid, int] = {}
         self._unreadable: list[PullRequest] = []
-        for record in read_records(mirror):
+        for record in read_records(mirror, {} if held is None else held):
             if isinstance(record, PullRecord):
                 self._remember(record)
             else:
@@ -437,30 +439,47 @@ def missing_branch_hint(head: str) -> str:
     return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 
-def record_blobs(mirror: Mirror) -> Iterator[tuple[str, Oid | None]]:
-    """Yield the refs of pull requests with their records, None for one without.
+def record_blobs(mirror: Mirror, known: Container[str] = ()) -> Iterator[tuple[str, Oid | None]]:
+    """Yield the refs of pull requests that are not `known` with their records, None for one without.
 
     Raises:
         UnavailableError: The repository cannot be read at all.
     """
     for ref, commit in mirror.refs().items():
-        if number_of(ref) is not None:
+        if ref not in known and number_of(ref) is not None:
             yield ref, mirror.blob_at(commit, FILE)
 
 
-def read_records(mirror: Mirror) -> Iterator[PullRecord | PullRequest]:
+HeldRecords = dict[str, tuple[Oid, PullRecord]]
+"""Records that were read, by ref, each with its commit: no other record is ever there."""
+
+
+def read_records(mirror: Mirror, held: HeldRecords) -> Iterator[PullRecord | PullRequest]:
     """Yield the stored pull requests of a repository, unreadable ones with their reason.
+
+    Those that are `held` are not read again; what is read is held from then on.
 
     Raises:
         UnavailableError: The repository cannot be read at all.
     """
-    blobs = dict(record_blobs(mirror))
+    refs = mirror.refs()
+    known = {ref for ref, (commit, _) in held.items() if refs.get(ref) == commit}
+    blobs = dict(record_blobs(mirror, known))
     mirror.ensure(filter(None, blobs.values()))
-    for ref, blob in blobs.items():
-        if blob is None:
-            yield unreadable_pull(ref, f"it has no {FILE}")
-            continue
-        try:
-            yield parse_record(mirror.blob(blob, _LARGEST), ref=ref)
-        except (PackageRefusedError, UnavailableError) as error:
-            yield unreadable_pull(ref, str(error))
+    for ref in (ref for ref in refs if ref in known or ref in blobs):
+        if ref not in known:
+            try:
+                read = _read(mirror, ref, blobs[ref])
+            except (PackageRefusedError, UnavailableError) as error:
+                read = unreadable_pull(ref, str(error))
+            if not isinstance(read, PullRecord):
+                yield read
+                continue
+            held[ref] = (refs[ref], read)
+        yield held[ref][1]
+
+
+def _read(mirror: Mirror, ref: str, blob: Oid | None) -> PullRecord | PullRequest:
+    if blob is None:
+        return unreadable_pull(ref, f"it has no {FILE}")
+    return parse_record(mirror.blob(blob, _LARGEST), ref=ref)

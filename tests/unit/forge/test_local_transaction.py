@@ -509,7 +509,7 @@ def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:
     edge.repo.point("refs/reconciler/pulls/4", edge.repo.oid("y"))
     edge.repo.point("refs/reconciler/pulls/x", edge.repo.oid("y"))
 
-    read = {pull.number: pull for pull in read_records(edge.mirror())}
+    read = {pull.number: pull for pull in read_records(edge.mirror(), {})}
 
     assert isinstance(read[1], PullRecord)
     assert read[3] == unreadable_pull("refs/reconciler/pulls/3", "it has no pull.json")
