@@ -198,15 +198,12 @@ def _unmatched(value: Mapping[str, Any], kind: str) -> Iterator[Fault]:
 
 def _stateful_set(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:
     is_old = version is not None and version < _LIMIT_SINCE
-    free = _STATEFUL[:-1] if is_old else _STATEFUL
-    for name in sorted({*_spec(old), *_spec(new)} - set(free)):
+    for name in sorted({*_spec(old), *_spec(new)} - {*(_STATEFUL[:-1] if is_old else _STATEFUL)}):
         was, will = field(old, "spec", name), field(new, "spec", name)
         if name == "volumeClaimTemplates":
             was, will = map(_claims, (was, will))
         if not same(was, will):
-            allowed = ", ".join(f"'{free_name}'" for free_name in free)
-            reason = f"updates to statefulset spec for fields other than {allowed} are forbidden"
-            yield Fault(f"spec.{name}", reason)
+            yield Fault(f"spec.{name}", "updates to statefulset spec for this field are forbidden")
 
 
 def _claims(value: Any) -> list[Any]:

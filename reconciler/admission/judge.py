@@ -71,9 +71,9 @@ class Judge(Struct, frozen=True):
             verdict = AdmissionVerdict.REFUSED if answer.denies else AdmissionVerdict.WARNED
             verdict = verdict if answer.fault.is_sure else AdmissionVerdict.NOT_JUDGED
             is_same = bool(old and new) and answer in self._policy_faults(old, old, identity)
-            text = answer.fault.reason if new is not None else f"its deletion: {answer.fault.reason}"
             is_old = is_same and answer.fault.is_sure
-            yield AdmissionJudgement(verdict, answer.rule, text, self.cluster.name, named, is_old)
+            reason = answer.fault.reason
+            yield AdmissionJudgement(verdict, answer.rule, reason, self.cluster.name, named, is_old)
 
     def _without_policies(
         self, old: Object | None, new: Object, kind: GroupKind, named: str
@@ -111,17 +111,18 @@ class Judge(Struct, frozen=True):
         kind, namespace, name = identity
         operation = "DELETE" if new is None else "CREATE" if old is None else "UPDATE"
         proposed = self.proposed.get(kind)
-        sides = [None if side is None else self.cluster.completed(side, proposed) for side in (old, new)]
+        before, after = (s if s is None else self.cluster.completed(s, proposed) for s in (old, new))
         version = str(value.get("apiVersion")).rpartition("/")[2]
-        yield from find_policy_faults(Review(operation, kind, version, namespace, name, *sides), self.cluster)
-        template = field(sides[1], *TEMPLATES[str(kind)]) if str(kind) in TEMPLATES else None
+        about = " for its deletion" if new is None else ""
+        review = Review(operation, kind, version, namespace, name, before, after, about)
+        yield from find_policy_faults(review, self.cluster)
+        template = field(after, *TEMPLATES[str(kind)]) if str(kind) in TEMPLATES else None
         if isinstance(template, Mapping):
             metadata = {**(field(template, "metadata") or {}), "namespace": namespace}
             metadata["generateName"] = f"{name}-"
             pod = {**template, "apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-            review = Review("CREATE", GroupKind("", "Pod"), "v1", namespace, "", None, pod)
-            for answer in find_policy_faults(review, self.cluster):
-                yield answer._replace(fault=answer.fault._replace(reason=f"its Pods: {answer.fault.reason}"))
+            review = Review("CREATE", GroupKind("", "Pod"), "v1", namespace, "", None, pod, " for its Pods")
+            yield from find_policy_faults(review, self.cluster)
 
     def _by_schema(
         self, old: Object | None, new: Object, kind: GroupKind, named: str

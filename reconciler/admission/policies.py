@@ -25,7 +25,10 @@ _VARIABLE: Final = re.compile(r"\bvariables\.([A-Za-z_]\w*)")
 
 
 class Review(NamedTuple):
-    """A request as policies see it; `old` is None for a new object, `new` for one that goes."""
+    """A request as policies see it; `old` is None for a new object, `new` for one that goes.
+
+    `about` tells what the object of a package is judged for, where it is not itself.
+    """
 
     operation: str
     kind: GroupKind
@@ -34,6 +37,7 @@ class Review(NamedTuple):
     name: str
     old: Object | None
     new: Object | None
+    about: str = ""
 
 
 class Unknown(Exception):  # noqa: N818 - it is no error
@@ -57,18 +61,18 @@ def find_policy_faults(review: Review, cluster: Cluster) -> Iterator[PolicyFault
             if not _matches(field(policy, "spec", "matchConstraints"), review, cluster):
                 continue
         except Unknown as unknown:
-            yield _unjudged(policy, unknown)
+            yield _unjudged(policy, review, unknown)
             continue
         for binding in bindings:
             try:
                 if _matches(field(binding, "spec", "matchResources"), review, cluster):
                     yield from _of_binding(policy, binding, review, cluster)
             except Unknown as unknown:
-                yield _unjudged(policy, unknown)
+                yield _unjudged(policy, review, unknown)
 
 
-def _unjudged(policy: Object, unknown: Unknown) -> PolicyFault:
-    text = f"policy {_name(policy)} cannot be judged: {unknown}"
+def _unjudged(policy: Object, review: Review, unknown: Unknown) -> PolicyFault:
+    text = f"policy {_name(policy)} cannot be judged{review.about}: {unknown}"
     return PolicyFault(Fault("", text, is_sure=False), f"{POLICY.kind} {_name(policy)}")
 
 
@@ -126,15 +130,13 @@ def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluste
     expressions, name = _expressions(), _name(policy)
     if expressions is None:
         raise Unknown("this platform has no CEL")
-    denies, rule = (
-        "Deny" in (field(binding, "spec", "validationActions") or ["Deny"]),
-        f"{POLICY.kind} {name}",
-    )
+    denies = "Deny" in (field(binding, "spec", "validationActions") or ["Deny"])
+    rule, named = f"{POLICY.kind} {name}", f"policy {name}{review.about}"
     for params in _params(policy, binding, review, cluster):
         if isinstance(params, str):
             # An error of the binding, whatever it does with validations; failurePolicy decides about errors.
             if field(policy, "spec", "failurePolicy") != "Ignore":
-                yield PolicyFault(Fault("", f"policy {name}: failed to configure binding: {params}"), rule)
+                yield PolicyFault(Fault("", f"{named}: failed to configure binding: {params}"), rule)
             continue
         evaluation = _Evaluation(expressions, policy, review, params, cluster)
         if not evaluation.is_meant(items(policy, "spec", "matchConditions")):
@@ -145,10 +147,10 @@ def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluste
                 if evaluation.holds(expression):
                     continue
             except Unknown as unknown:
-                yield _unjudged(policy, unknown)
+                yield _unjudged(policy, review, unknown)
                 continue
             message = evaluation.message(validation) or f"failed expression: {' '.join(expression.split())}"
-            yield PolicyFault(Fault("", f"policy {name}: {message}"), rule, denies)
+            yield PolicyFault(Fault("", f"{named}: {message}"), rule, denies)
 
 
 class _Evaluation:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,7 +153,10 @@ def _lines(
     is_shown = False
     for group, sides in zip(groups, read_sides(firsts, planned.plan, planned.inputs), strict=True):
         change = sides.change
-        about = common_text(map(detail, group), general_text(detail(change), change, planned.names))
+        # Equal files may have other reasons, such as what each cluster would answer.
+        clauses = zip(*(general_text(detail(c), c, planned.names).split("; ") for c in group), strict=False)
+        general = "; ".join(first for first, *more in takewhile(lambda same: len({*same}) == 1, clauses))
+        about = common_text(map(detail, group), general)
         # Where nothing happens, its difference is that of the draft in review.
         what = "in review" if change.op == "keep" else change.op
         text = "; ".join(filter(None, (f"{what} {names_text(group, planned.names)}", about)))

@@ -60,7 +60,7 @@ METRICS = {
     "conflicts": Metric("Conflicts that a person must answer"),
     "problems": Metric("Problems by reason", labels=("reason",)),
     "refusals": Metric("Reasons why the plan is not applied", labels=("reason",)),
-    "judgements": Metric("Answers of clusters to what is proposed, by verdict", labels=("verdict",)),
+    "judgements": Metric("New answers of clusters to what is proposed, by verdict", labels=("verdict",)),
     "rollout_phase": Metric("1 for the phase of the rollout of a set", labels=("set", "phase")),
     "wave_phase": Metric("1 for the phase of a wave", labels=("set", "wave", "phase")),
     "wave_packages": Metric("Packages of a wave by state", labels=("set", "wave", "state")),
@@ -123,7 +123,7 @@ def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = Non
         counted = Counter(str(reason.reason) for reason in reasons)
         yield from (Sample(name, count, (reason,)) for reason, count in counted.items())
     judgements = (j for change in plan.changes for j in change.verdicts)
-    verdicts = Counter(j.verdict for j in (*judgements, *plan.unjudged))
+    verdicts = Counter(j.verdict for j in (*judgements, *plan.unjudged) if not j.is_old)
     yield from (Sample("judgements", verdicts[verdict], (verdict,)) for verdict in AdmissionVerdict)
     for rollout in plan.rollouts:
         name = str(rollout.key)

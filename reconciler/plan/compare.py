@@ -287,7 +287,8 @@ def _judged(base: Plan | None, head: Plan | None) -> Iterator[Change]:
     before = {change.package: change for change in (base.changes if base else ())}
     for change in head.changes if head else ():
         old = before.get(change.package)
-        judgements = tuple(j for j in change.judgements if old is None or j not in old.judgements)
+        added = (j for j in change.judgements if not j.is_old)
+        judgements = tuple(j for j in added if old is None or j not in old.judgements)
         losses = tuple(loss for loss in change.losses if old is None or loss not in old.losses)
         if judgements or losses:
             yield replace(change, judgements=judgements, losses=losses)

@@ -29,6 +29,7 @@ from reconciler.plan.impact import Impact, Loss, Risk, loss_value
 from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
+from reconciler.report.build import judgement_rows
 from reconciler.report.conflicts import conflict_value
 from reconciler.report.machine import (
     API_VERSION,
@@ -42,6 +43,7 @@ from reconciler.report.report import (
     ApprovableRow,
     HistoryEntry,
     JudgementRow,
+    Names,
     PackageOverview,
     PackageRow,
     Report,
@@ -60,6 +62,7 @@ def plan_sarif(report: Report) -> dict[str, Any]:
             if c.op is Op.BLOCK or c.waits
         ),
         *_judged(change for _, change in changes),
+        *_silent(report.judgements),
     ]
     return sarif_log(results)
 
@@ -71,7 +74,8 @@ def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
     """
     others = (*problem_results("warning", comparison.unread), *problem_results("note", comparison.old))
     wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged))
-    log = sarif_log([*wrong, *others])
+    silent = _silent(judgement_rows((), Names(), comparison.unjudged))
+    log = sarif_log([*wrong, *silent, *others])
     log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
     return log
 
@@ -91,6 +95,12 @@ def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
                 else "note"
             )
             yield sarif_result(level, judgement.rule, sentence(judgement.text, ""), change.location)
+
+
+def _silent(rows: Iterable[JudgementRow]) -> Iterator[dict[str, Any]]:
+    """Yield what is not known of whole clusters."""
+    texts = ((row.rule, sentence(row.text, "")) for row in rows if row.noun == "cluster")
+    yield from (sarif_result("note", f"not judged: {rule}", text, None) for rule, text in texts)
 
 
 def report_value(report: Report) -> dict[str, Any]:

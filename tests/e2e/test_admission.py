@@ -294,8 +294,14 @@ def test_what_a_snapshot_lacks_is_not_judged_once_for_its_cluster(
 
     lines = [line for line in world.run("plan").out.splitlines() if line.startswith("not judged")]
 
-    assert len(lines) == bool(says)
+    sarif = json.loads(world.run("plan", "--output", "sarif").out)
+    notes = [
+        r["message"]["text"] for r in sarif["runs"][0]["results"] if r["ruleId"] == "not judged: Snapshot"
+    ]
+
+    assert len(lines) == len(notes) == bool(says)
     assert all(says in line and line.endswith("(1 cluster: edge-1)") for line in lines)
+    assert all(says in note and "(1 cluster: edge-1)" in note for note in notes)
 
 
 CLASS_RULE = {"rule": "self == oldSelf", "message": "the class is immutable"}
@@ -490,11 +496,18 @@ def test_pods_of_a_workload_are_judged_and_old_faults_are_told_apart(tmp_path: P
     files = snapshot("edge-1", [policy("tags", matchConstraints=PODS, validations=[LATEST]), binding("tags")])
     both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
     world = fleet(tmp_path / "w", *both, edges=("edge-1",), **files)
+    Repo(world.control).commit(
+        {"manifests/web-edge-1.yaml": variant("edge-1", 2)}, branch="more", start="main"
+    )
+    checked = world.run("check", "--base", "main", "--head", "more").out
     ask_for_second(world, ("edge-1",))
+    metrics = tmp_path / "metrics.txt"
 
-    shown = world.run("plan").out
+    shown = world.run("plan", "--metrics-file", str(metrics)).out
 
-    assert "refused already: Deployment its Pods: policy tags: no image 1 (1 package: edge-1/web)" in shown
+    assert "refused" not in checked, "the change does not add it"
+    assert 'verdict="refused"} 0.0' in metrics.read_text()
+    assert "refused already: Deployment policy tags for its Pods: no image 1 (1 package: edge-1/web)" in shown
     assert "not ready" not in shown, "main is refused alike"
 
 
@@ -550,7 +563,7 @@ def expected_of(number: int) -> set[tuple[str, str]]:
     expected = {("refused", "policy few: too many replicas")} if number % 2 and number % 4 + 4 < 7 else set()
     if number % 3 != 1:
         verdict = "refused" if number % 3 == 0 else "warned"
-        expected |= {(verdict, "its Pods: policy tags: no image 1")}
+        expected |= {(verdict, "policy tags for its Pods: no image 1")}
     return expected | ({("old refused", "policy team: no team")} if number % 4 == 0 else set())
 
 
@@ -561,6 +574,10 @@ def test_each_of_twelve_clusters_judges_by_its_own_policies(tmp_path: Path, sett
         files |= snapshot(edge, rules_of(number), kinds=CONFIG_MAPS)
     both = ({"d.yaml": scaled("2").replace("nginx:1", "nginx:2")}, {"d.yaml": scaled("7")})
     world = fleet(tmp_path / "w", *both, edges=TWELVE, settings=settings, **files)
+    asked = {f"manifests/web-{edge}.yaml": variant(edge, 2) for edge in TWELVE}
+    Repo(world.control).commit(asked, branch="more", start="main")
+    patches = world.run("check", "--base", "main", "--head", "more", "--diff").out
+    (about,) = [line for line in patches.splitlines() if line.startswith("# update edge-01/web")]
     ask_for_second(world, TWELVE)
 
     judged: dict[str, set[tuple[str, str]]] = {edge: set() for edge in TWELVE}
@@ -568,10 +585,13 @@ def test_each_of_twelve_clusters_judges_by_its_own_policies(tmp_path: Path, sett
         judged[cluster].add((verdict, message))
     shown = world.run("apply").out
 
+    assert about.endswith("web/v1 -> web/v2"), "no reason of one cluster for all"
     assert judged == {edge: expected_of(number) for number, edge in enumerate(TWELVE, start=1)}
-    assert "would be refused: Deployment its Pods: policy tags: no image 1 (4 packages: edge-03/web," in shown
+    assert (
+        "would be refused: Deployment policy tags for its Pods: no image 1 (4 packages: edge-03/web," in shown
+    )
     bodies = world.run("pr", "show", "edge-03#2").out
-    assert "edge-03 would refuse Deployment shop/web: its Pods: policy tags: no image 1" in bodies
+    assert "edge-03 would refuse Deployment shop/web: policy tags for its Pods: no image 1" in bodies
     assert "Nothing to do" in world.run("plan").out
     left = world.run("approve", "--all")
     refused = [
@@ -669,5 +689,5 @@ def test_policy_decides_about_an_object_that_leaves_its_package(tmp_path: Path) 
     ask_for_second(world, ("edge-1",))
 
     assert judgements(world) == [
-        ("edge-1", "refused", "Deployment shop/web", "its deletion: policy few: keep it")
+        ("edge-1", "refused", "Deployment shop/web", "policy few for its deletion: keep it")
     ]

@@ -254,7 +254,7 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
             APP,
             "",
             policy("request.operation != 'DELETE'", DEPLOYMENTS),
-            [("refused", "its deletion: policy p: bad")],
+            [("refused", "policy p for its deletion: bad")],
             id="deletion",
         ),
         pytest.param(
