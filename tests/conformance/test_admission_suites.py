@@ -1,8 +1,8 @@
 """Public libraries of policies and schemas through the judge: what they state of their objects, it answers.
 
 `RECONCILER_ADMISSION_SUITES` names a folder with checkouts of kyverno/policies (`policies`),
-open-policy-agent/gatekeeper-library, vap-library/vap-library, istio/istio and kubernetes-sigs/gateway-api,
-each under the name of its repository. They are not copied here.
+open-policy-agent/gatekeeper-library, vap-library/vap-library, istio/istio, kubernetes-sigs/gateway-api and
+crossplane/crossplane, each under the name of its repository. They are not copied here.
 """
 
 import os
@@ -217,6 +217,51 @@ def istio(root: Path) -> Iterator[Case]:
             yield Case(crds, None, value, is_refused)
 
 
+NAMES = {"plural": "nets", "kind": "Net"}
+XRD = {"group": "x.io", "scope": "Namespaced", "names": NAMES, "versions": [{"name": "v1", "served": True}]}
+XRD["versions"][0]["referenceable"] = True  # type: ignore[index]
+STEPS = [{"step": "a", "functionRef": {"name": "f"}}]
+COMPOSITION = {
+    "compositeTypeRef": {"apiVersion": "x.io/v1", "kind": "Net"},
+    "mode": "Pipeline",
+    "pipeline": STEPS,
+}
+MRD = {**XRD, "state": "Active", "versions": [{"name": "v1", "served": True, "storage": True}]}
+CHANGES = (
+    ("v2 CompositeResourceDefinition", XRD, {"scope": "Cluster"}, True),
+    ("v2 CompositeResourceDefinition", XRD, {"group": "y.io"}, True),
+    ("v2 CompositeResourceDefinition", XRD, {"names": {**NAMES, "kind": "Mesh"}}, True),
+    ("v2 CompositeResourceDefinition", XRD, {"names": {**NAMES, "plural": "NETS"}}, True),
+    ("v2 CompositeResourceDefinition", XRD, {"metadata": {"labels": {"a": "b"}}}, False),
+    ("v1 CompositeResourceDefinition", {**XRD, "scope": "LegacyCluster"}, {"claimNames": NAMES}, False),
+    ("v1 Composition", COMPOSITION, {"compositeTypeRef": {"apiVersion": "x.io/v2", "kind": "Net"}}, True),
+    ("v1 Composition", COMPOSITION, {"pipeline": [{"step": "b", "functionRef": {"name": "g"}}]}, False),
+    ("v1alpha1 ManagedResourceDefinition", MRD, {"state": "Inactive"}, True),
+    ("v1alpha1 ManagedResourceDefinition", {**MRD, "state": "Inactive"}, {"state": "Active"}, False),
+)
+
+
+def crossplane(root: Path) -> Iterator[Case]:
+    """Yield changes that its transition rules are for, and what its tests create; names tell invalid ones."""
+    crds = [*chain.from_iterable(map(read, (root / "cluster/crds").glob("*.yaml")))]
+    for named, spec, change, is_refused in CHANGES:
+        version, kind = named.split()
+        old = {
+            "apiVersion": f"apiextensions.crossplane.io/{version}",
+            "kind": kind,
+            "metadata": {"name": "nets.x.io"},
+        }
+        old["spec"] = spec
+        yield Case(crds, old, {**old, "spec": {**spec, **change}}, is_refused)
+    for path in sorted((root / "test/e2e/manifests").rglob("*.yaml")):
+        # Those of environments are of an older version.
+        is_created = path.parent.name in ("setup", "validation") and "/environment/" not in str(path)
+        for value in read(path) if is_created else ():
+            if str(value.get("apiVersion")).partition("/")[0].endswith("crossplane.io"):
+                name = value["metadata"].get("name", "")
+                yield Case(crds, None, value, "invalid" in path.name or "invalid" in name)
+
+
 def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind, _: bytes) -> Sequence[Object]:
     return by_kind.get(kind.kind, ())
 
@@ -232,6 +277,8 @@ def of_kind(by_kind: Mapping[str, Sequence[Object]], kind: GroupKind, _: bytes) 
         ("istio", istio, 100, 4, 0),
         # Placeholders of its tests are no valid values: a server refuses them too.
         ("gateway-api", gateway_api, 500, 0, 3),
+        # One is invalid for its controller alone.
+        ("crossplane", crossplane, 100, 0, 1),
     ],
 )  # fmt: skip
 def test_verdicts_of_a_public_library_are_equal(
