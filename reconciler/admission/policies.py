@@ -8,7 +8,6 @@ Source: apiserver pkg/admission/plugin/policy/validating; pkg/admission/plugin/p
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from reconciler.admission.cluster import NAME_LABEL, NAMESPACE, POLICY, UNASKED, Cluster
@@ -17,7 +16,7 @@ from reconciler.admission.immutable import Fault
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.cel.check import Failure
 from reconciler.cel.kubernetes import POLICY as VARIABLES
-from reconciler.cel.kubernetes import Expressions
+from reconciler.cel.kubernetes import Expressions, expressions_of
 from reconciler.names.ids import GroupKind
 
 Object = Mapping[str, Any]
@@ -118,16 +117,8 @@ def _name(value: Object) -> str:
     return str(field(value, "metadata", "name"))
 
 
-@cache
-def _expressions() -> Expressions | None:
-    try:
-        return Expressions(VARIABLES)
-    except ImportError:
-        return None
-
-
 def _of_binding(policy: Object, binding: Object, review: Review, cluster: Cluster) -> Iterator[PolicyFault]:
-    expressions, name = _expressions(), _name(policy)
+    expressions, name = expressions_of(VARIABLES), _name(policy)
     if expressions is None:
         raise Unknown("this platform has no CEL")
     denies = "Deny" in (field(binding, "spec", "validationActions") or ["Deny"])

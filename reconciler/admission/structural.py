@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -19,7 +19,7 @@ from reconciler.cel.check import Failure
 from reconciler.cel.kubernetes import (
     RULE,
     SCHEMA_FORMATS,
-    Expressions,
+    expressions_of,
     find_pattern,
     parse_duration,
     parse_time,
@@ -54,15 +54,22 @@ _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"
 
 
 class Structural:
-    """The schema of one version of a kind."""
+    """The schema of one version of a kind; a status that has its own endpoint is not part of a request."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, has_own_status: bool = False) -> None:
         """Take an `openAPIV3Schema`."""
-        self._schema = schema
+        self._schema, self._left = schema, frozenset({"status"} if has_own_status else ())
+
+    @property
+    def of_files(self) -> "Structural":
+        """The same schema for a file, of which a status is a part."""
+        return Structural(self._schema)
 
     def complete(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """Return an object as it is stored: without unknown fields, with defaults."""
-        return dict(complete(self._schema, value, is_root=True))
+        parts = {key: part for key, part in value.items() if key not in self._left}
+        done: dict[str, Any] = complete(self._schema, parts, is_root=True)
+        return {key: part for key, part in done.items() if key not in self._left}
 
     def find_faults(self, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[Fault]:
         """Yield the faults of an object, or of its update; of rules only where all else fits.
@@ -72,8 +79,8 @@ class Structural:
         Raises:
             ValueError: The schema has a pattern that is none.
         """
-        before = complete(self._schema, old, is_root=True) if old is not None else _UNSET
-        after = complete(self._schema, new, is_root=True)
+        before = self.complete(old) if old is not None else _UNSET
+        after = self.complete(new)
         faults = list(_validate(self._schema, after, before, ""))
         yield from faults or _rules(self._schema, after, before, "")
 
@@ -83,7 +90,8 @@ def schemas_of(definition: Mapping[str, Any]) -> Iterator[tuple[str, Structural]
     for version in items(definition, "versions"):
         schema = field(version, "schema", "openAPIV3Schema")
         if isinstance(schema, Mapping):
-            yield str(version.get("name")), Structural(schema)
+            has_own_status = field(version, "subresources", "status") is not None
+            yield str(version.get("name")), Structural(schema, has_own_status=has_own_status)
 
 
 # Defaults and pruning
@@ -275,14 +283,6 @@ def _aligned(schema: Schema, old: Any, new: Any) -> Any:
 # Rules
 
 
-@cache
-def _expressions() -> Expressions | None:
-    try:
-        return Expressions(RULE)
-    except ImportError:
-        return None
-
-
 @lru_cache(maxsize=4096)
 def _uses_old(text: str) -> bool:
     return re.search(r"\boldSelf\b", text) is not None
@@ -338,7 +338,7 @@ def _is_anywhere(schema: Schema, keyword: str, is_meant: Callable[[Any], bool]) 
 
 
 def _evaluated(due: Sequence[Schema], schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
-    expressions = _expressions()
+    expressions = expressions_of(RULE)
     if expressions is None:
         yield Fault(path, "its rules need CEL, which this platform has not", is_sure=False)
         return

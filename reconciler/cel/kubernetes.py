@@ -180,6 +180,15 @@ class Expressions:
 
 
 @cache
+def expressions_of(variables: tuple[str, ...]) -> Expressions | None:
+    """Return the expressions with these variables, None where the engine has no wheel for this platform."""
+    try:
+        return Expressions(variables)
+    except ImportError:
+        return None
+
+
+@cache
 def _environment(variables: tuple[str, ...]) -> Any:
     from cel_expr_python import cel  # noqa: PLC0415 - it has no wheel for some platforms
     from cel_expr_python.ext import (  # noqa: PLC0415 - the same

@@ -132,7 +132,7 @@ def _custom_schemas(values: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple
     """Yield apiVersion, kind and schema of each version of each CustomResourceDefinition."""
     for kind, definition in definitions_of(values):
         for version, schema in definition.schemas.items():
-            yield (f"{kind.group}/{version}", kind.kind), schema
+            yield (f"{kind.group}/{version}", kind.kind), schema.of_files
 
 
 def _custom_errors(schema: Structural, item: Mapping[str, Any]) -> Iterator[FunctionResult]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.admission.structural import Structural, complete
+from reconciler.admission.structural import Structural, complete, schemas_of
 from reconciler.cel.kubernetes import parse_duration
 from reconciler.krm.yaml import load_documents
 
@@ -165,6 +165,18 @@ def test_message_of_a_rule_is_computed() -> None:
 )
 def test_what_a_schema_does_not_describe_goes(schema: str, value: str, stored: object) -> None:
     assert complete(read(schema), read(value)) == stored
+
+
+@pytest.mark.parametrize(("subresources", "count"), [("{}", 1), ("{status: {}}", 0), ("{scale: {}}", 1)])
+def test_status_with_an_endpoint_of_its_own_is_no_part_of_a_request(subresources: str, count: int) -> None:
+    schema = "{type: object, properties: {status: {type: object, required: [ready]}}}"
+    text = f"versions: [{{name: v1, subresources: {subresources}, schema: {{openAPIV3Schema: {schema}}}}}]"
+    ((_, of_requests),) = schemas_of(read(text))
+    value = {"kind": "K", "status": {}}
+
+    assert len(list(of_requests.find_faults(None, value))) == count
+    assert ("status" in of_requests.complete(value)) is bool(count)
+    assert len(list(of_requests.of_files.find_faults(None, value))) == 1
 
 
 def test_unknown_fields_go_and_defaults_come() -> None:
