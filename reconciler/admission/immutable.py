@@ -209,14 +209,9 @@ def _stateful_set(old: Mapping[str, Any], new: Mapping[str, Any], version: Versi
 def _claims(value: Any) -> list[Any]:
     """Return templates of claims without fields that are not of the claim."""
     return [
-        {**{k: v for k, v in item.items() if k == "spec"}, "metadata": _without_time(item.get("metadata"))}
+        {"spec": item.get("spec"), "metadata": _without(item.get("metadata"), "creationTimestamp")}
         for item in items({"claims": value}, "claims")
     ]
-
-
-def _without_time(metadata: Any) -> Any:
-    is_mapping = isinstance(metadata, Mapping)
-    return {k: v for k, v in metadata.items() if k != "creationTimestamp"} if is_mapping else metadata
 
 
 def _job(old: Mapping[str, Any], new: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:

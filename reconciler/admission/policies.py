@@ -321,7 +321,8 @@ def _matches(resources: object, review: Review, cluster: Cluster) -> bool:
 
 def _selects_namespace(selector: object, review: Review, cluster: Cluster) -> bool:
     if review.kind == NAMESPACE:
-        return _selects(selector, _space_labels(review.new or review.old or {}, review.name))
+        labels = field(review.new or review.old, "metadata", "labels") or {}
+        return _selects(selector, {**labels, NAME_LABEL: review.name})
     if not review.namespace:
         if cluster.resource_of(review.kind)[1] is False:
             return True
@@ -329,11 +330,7 @@ def _selects_namespace(selector: object, review: Review, cluster: Cluster) -> bo
     namespace = cluster.namespace(review.namespace)
     if namespace is None:
         raise Unknown(f"the labels of namespace {review.namespace} are not known")
-    return _selects(selector, _space_labels(namespace, review.namespace))
-
-
-def _space_labels(namespace: Object, name: str) -> Mapping[str, str]:
-    return {**(field(namespace, "metadata", "labels") or {}), NAME_LABEL: name}
+    return _selects(selector, namespace["metadata"]["labels"])
 
 
 def _any_fits(rules: Sequence[Object], review: Review, cluster: Cluster, *, is_exact: bool) -> bool:

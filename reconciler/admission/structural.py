@@ -4,7 +4,6 @@ Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, listt
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -391,7 +390,7 @@ def to_cel(schema: Schema, value: Any) -> Any:
     if kind == "integer" and isinstance(value, float):
         return int(value)
     if isinstance(value, str) and form in _TEXTS:
-        with suppress(ValueError, binascii.Error):
+        with suppress(ValueError):
             return _TEXTS[form](value)
     return value
 
