@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.dashboard import EMPTY, DashboardWriter, reserve_dashboard_write
+from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
 from reconciler.apply.outcome import EffectKind, Result, Target
 from reconciler.apply.state import MOST_TRIES
-from reconciler.base.errors import Exit, Location, UnavailableError
+from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Phase, Reason
 from reconciler.forge.api.dialect import Issue
 from reconciler.forge.api.forge import ApiForge
@@ -118,45 +118,8 @@ def test_dashboard_is_a_file_where_no_issue_of_one_run_holds_it(
     assert own.is_shared is (shard.parts > 1)
 
 
-WRITES: list[tuple[str, Dashboard, Issue | None, list[str], bool]] = [
-    ("something needs attention", CALLS, None, ["Two packages"], True),
-    ("nothing needs attention", QUIET, None, [], False),
-    ("there is no package", GONE, None, [], False),
-    ("attention is over", QUIET, dashboard_issue("Old"), ["One"], True),
-    ("every package is gone", GONE, dashboard_issue("Old"), [EMPTY], True),
-    ("it is up to date", CALLS, dashboard_issue("Two packages"), ["Two packages"], False),
-    ("people closed it", CALLS, dashboard_issue("Old", is_open=False), ["Old"], False),
-]
-
-
-@pytest.mark.parametrize(
-    ("dashboard", "issue", "texts", "is_reported"),
-    [row[1:] for row in WRITES],
-    ids=[row[0] for row in WRITES],
-)
-def test_issue_is_opened_for_attention_then_kept_up_to_date(
-    dashboard: Dashboard, issue: Issue | None, texts: list[str], is_reported: bool
-) -> None:
-    issues = Issues([issue] if issue else [])
-
-    result = writer(issues).write(dashboard)
-
-    assert issues.texts == texts
-    reported = (Effect("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo"),)
-    assert result == Result(reported if is_reported else ())
-
-
 def test_dashboard_of_a_local_forge_is_no_issue(tmp_path: Path) -> None:
     assert DashboardWriter(Edge(tmp_path).target().forge, Names("demo")).write(CALLS) == Result()
-
-
-def test_issue_that_cannot_be_read_is_a_failed_effect() -> None:
-    result = writer(Issues(down=True)).write(CALLS)
-
-    assert result == Result(
-        (Effect("acme/control", EffectKind.UPDATED, TITLE, error="down", hint="Wait."),),
-        exits=frozenset({Exit.UNAVAILABLE}),
-    )
 
 
 def test_one_write_of_each_forge_is_kept_for_the_dashboard_and_used_by_it(tmp_path: Path) -> None:
@@ -194,14 +157,6 @@ def test_shard_opens_the_issue_and_leaves_out_parts_that_nobody_wrote() -> None:
     writer(issues, Shard(1, 2)).write(CALLS, dict)
 
     assert issues.texts == [section(1, "Two packages")]
-
-
-def test_last_shard_without_packages_empties_the_issue() -> None:
-    issues = Issues([dashboard_issue(section(1, "Old"))])
-
-    writer(issues, Shard(1, 2)).write(GONE, lambda: {1: ""})
-
-    assert issues.texts == [EMPTY]
 
 
 def test_shard_without_anything_new_reports_nothing() -> None:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,30 +18,20 @@ from reconciler.base import effects
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
-from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Change, Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
-    PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
-    SetRecord,
-    UpstreamLock,
-    WantedLockRecord,
-    lock_bytes,
-    lock_path,
-    record_bytes,
-    record_path,
 )
 from reconciler.report.report import Names
 from tests.support.git import EPOCH, make_repository
-from tests.support.plan_values import a_record
 from tests.support.values import replace
-from tests.unit.apply.test_dashboard import Issues, forge_of, transport
+from tests.unit.apply.test_dashboard import Issues, forge_of
 from tests.unit.apply.world import Edge
 
 
@@ -129,54 +118,7 @@ def test_repositories_are_written_before_state_and_status(world: World) -> None:
         assert (commit.message, commit.committer.name, commit.committer.time) == (message, "Bot", EPOCH + 5)
 
 
-def test_plan_without_changes_writes_nothing_again(world: World) -> None:
-    plan = Plan(records={"a": b"1"}, status={"b": b"2"})
-    world.apply(plan)
-    before = world.control.refs()
-
-    assert world.apply(plan) == Outcome((), frozenset())
-    assert world.control.refs() == before
-
-
-VARIANT = a_record(namespace="default", name="web", uid="u", manifest="m", url="file:///edge", path="web")
-SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="m", targets=1)
-PIN = UpstreamLock(
-    namespace="default",
-    name="web",
-    repository="up",
-    package="web",
-    selector={},
-    commit="1" * 40,
-    tree="2" * 40,
-)
 WEB = PackageKey("file:///edge", "web")
-OLD = {
-    record_path(VARIANT): record_bytes(VARIANT),
-    record_path(SET): record_bytes(SET),
-    lock_path(PIN): lock_bytes(PIN),
-    WANTED_LOCK: record_bytes(WantedLockRecord(tree="3" * 40)),
-}
-
-
-@pytest.mark.parametrize("path", OLD)
-@pytest.mark.parametrize("fails", [True, False])
-def test_files_that_wait_for_a_package_stay_as_they_were_where_it_failed(
-    world: World, path: str, fails: bool
-) -> None:
-    plan = Plan((world.edge.created(),), records={path: b"new", "other": b"new"}, record_owners={path: WEB})
-    inventory = world.inventory(
-        records={VARIANT.key: VARIANT},
-        set_records={SET.key: SET},
-        locks={PIN.key: PIN},
-        reviewed=ReviewedLock("main", computed_tree=Oid("3" * 40)),
-    )
-    if fails:
-        world.edge.repo.point("refs/heads/drafts/web", world.edge.repo.oid("main"))
-
-    outcome = world.apply(plan, inventory)
-
-    assert world.files(STATE) == {path: OLD[path] if fails else b"new", "other": b"new"}
-    assert outcome.exits == ({Exit.REFUSED} if fails else set())
 
 
 def test_lock_that_was_never_computed_is_not_recorded(world: World) -> None:
@@ -340,23 +282,6 @@ RECORDED = [("control", EffectKind.RECORDED, f"reconciler/demo/{branch}") for br
 UPDATED = ("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo")
 
 
-def test_dashboard_of_a_local_forge_is_a_file_beside_the_status(world: World) -> None:
-    dashboards = DashboardWriter(world.edge.target().forge, Names("demo"))
-
-    assert apply_with(world, dashboards, replace(REFUSED, status={"web.json": b"{}"})) == RECORDED
-    assert b"too many" in world.files(STATUS)["dashboard.md"]
-    assert set(world.files(STATUS)) == {"dashboard.md", "web.json"}
-    assert world.files(STATE) == {"a": b"1"}
-
-
-def test_dashboard_of_an_api_is_an_issue_that_is_written_before_the_records(world: World) -> None:
-    issues = Issues()
-
-    assert apply_with(world, DashboardWriter(forge_of(issues), Names("demo"))) == [UPDATED, RECORDED[0]]
-    assert "too many" in issues.texts[0]
-    assert world.files(STATUS) == {}
-
-
 def test_dashboard_of_several_shards_has_the_parts_of_the_status_branch(world: World) -> None:
     issues = Issues()
     dashboards = DashboardWriter(forge_of(issues), Names("demo"), Shard(0, 2))
@@ -375,35 +300,3 @@ def test_dashboard_of_several_shards_has_the_parts_of_the_status_branch(world: W
     assert "too many" in first
     assert second == "The second part\n<!-- reconciler:shard end -->"
     assert set(world.files(STATUS)) == {"dashboard-0-of-2.md", "dashboard-1-of-2.md"}
-
-
-def test_dashboard_that_cannot_be_written_stops_nothing(world: World) -> None:
-    effects = apply_with(world, DashboardWriter(forge_of(Issues(down=True)), Names("demo")))
-
-    assert effects == [("acme/control", EffectKind.UPDATED, "Dashboard of demo"), RECORDED[0]]
-
-
-@pytest.mark.parametrize("has_dashboard", [True, False])
-def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashboard: bool) -> None:
-    over = transport(per_hour=2, per_minute=60, max_wait_s=1)
-    target = replace(world.edge.target(), forge=forge_of(Issues(), over))
-    dashboards = DashboardWriter(world.edge.target().forge, Names("demo")) if has_dashboard else None
-
-    apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
-
-    with over.budget.write():
-        over.clock.sleep(60)
-    with pytest.raises(LimitedError) if has_dashboard else nullcontext(), over.budget.write():
-        pass
-
-
-@pytest.mark.parametrize(("is_due", "is_written"), [(True, True), (False, False)])
-def test_records_of_pull_requests_wait_for_something_else_unless_a_period_began(
-    world: World, is_due: bool, is_written: bool
-) -> None:
-    first, later = {"x": b"1", f"{PULLS_DIRECTORY}/a.json": b"1"}, {f"{PULLS_DIRECTORY}/a.json": b"2"}
-    world.apply(Plan(status=first))
-
-    world.apply(Plan(status=first | later), world.inventory(is_history_due=is_due))
-
-    assert world.files(STATUS) == (first | later if is_written else first)

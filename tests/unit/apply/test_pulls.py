@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from reconciler.apply.links import Links
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
 from reconciler.apply.pulls import (
     PullRequestTexts,
@@ -21,8 +20,7 @@ from reconciler.base.errors import Exit, ReconcilerError, RefusedError, Unavaila
 from reconciler.forge.api.forge import ApiForge
 from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import PackageKey
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import Files
 from reconciler.plan.changes import (
     Approval,
     Change,
@@ -31,10 +29,8 @@ from reconciler.plan.changes import (
     LockProposal,
     MoveRef,
     PinChange,
-    Unfinished,
 )
 from reconciler.policy import Limits
-from reconciler.report.markdown import MOST_FILES
 from tests.support.forges.scripted import scripted_api
 from tests.support.values import replace
 from tests.unit.apply.world import Edge
@@ -197,45 +193,6 @@ def test_last_pull_request_that_is_left_is_counted_as_one(edge: Edge) -> None:
     assert result.effects[0].error.startswith("1 pull request is left: ")
 
 
-def approved(edge: Edge, package: str, number: int) -> Change:
-    return replace(edge.created(package), approve=Approval(number, head(package), f"c0ffee{number}"))
-
-
-def test_approval_that_packages_share_is_given_once(edge: Edge) -> None:
-    forge = Forge()
-    shared = [replace(edge.created(name), approve=Approval(1, "all", "c0ffee")) for name in ("web", "db")]
-
-    result = merge_results(approve_pulls(target(edge, forge), [*shared, edge.created("cache")]))
-
-    assert forge.calls == [("approve c0ffee", 1)]
-    assert [(effect.what, effect.ref) for effect in result.effects] == [(EffectKind.MERGED, "#1 all")]
-
-
-def test_failed_approval_stops_no_other_and_names_all_packages_that_share_it(edge: Edge) -> None:
-    shared = [replace(edge.created(name), approve=Approval(1, "all", "c0ffee")) for name in ("web", "db")]
-    forge = Forge({1: RefusedError("the head moved")})
-
-    result = merge_results(approve_pulls(target(edge, forge), [*shared, approved(edge, "cache", 2)]))
-
-    assert forge.calls == [("approve c0ffee2", 2)]
-    assert {package.path for package in result.failed} == {"web", "db"}
-    assert [(effect.what, effect.ref, effect.error) for effect in result.effects] == [
-        (EffectKind.MERGED, "#1 all", "the head moved"),
-        (EffectKind.MERGED, f"#2 {head('cache')}", ""),
-    ]
-
-
-def test_limit_leaves_this_and_later_approvals_to_the_next_run(edge: Edge) -> None:
-    forge = Forge({2: LimitedError("The budget is spent", wait_s=60)})
-    changes = [approved(edge, name, number) for number, name in enumerate("abc", 1)]
-
-    result = merge_results(approve_pulls(target(edge, forge), changes))
-
-    assert forge.calls == [("approve c0ffee1", 1)]
-    assert result.remaining == 2
-    assert {package.path for package in result.failed} == {"b", "c"}
-
-
 def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> None:
     with scripted_api() as api:
         shared = api.transport()
@@ -249,27 +206,6 @@ def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> Non
 
     assert effect.error.startswith("3 pull requests are left in all; about ")
     assert effect.is_left
-
-
-@pytest.mark.parametrize(
-    ("by_forge", "at_once", "call", "kind"),
-    [
-        (False, True, "approve", EffectKind.MERGED),
-        (False, False, "approve", EffectKind.QUEUED),
-        (True, False, "let the forge merge", EffectKind.AUTO_MERGE),
-        (True, True, "let the forge merge", EffectKind.MERGED),
-    ],
-)
-def test_approved_pull_request_is_merged_by_us_or_by_the_forge(
-    edge: Edge, by_forge: bool, at_once: bool, call: str, kind: EffectKind
-) -> None:
-    forge = Forge(merging=frozenset({1} if at_once else ()), queues=not at_once)
-    change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
-
-    result = merge_results(approve_pulls(target(edge, forge), [change]))
-
-    assert forge.calls == [(f"{call} c0ffee", 1)]
-    assert result == Result((Effect("edge", kind, "#1 all"),))
 
 
 def test_local_forge_merges_what_we_merge_in_one_push_and_has_no_auto_merge(edge: Edge) -> None:
@@ -295,20 +231,6 @@ def test_local_forge_merges_what_we_merge_in_one_push_and_has_no_auto_merge(edge
     }
 
 
-@pytest.mark.parametrize(("by_forge", "kind"), [(False, EffectKind.MERGED), (True, EffectKind.AUTO_MERGE)])
-def test_failed_approval_is_reported_as_what_was_tried(edge: Edge, by_forge: bool, kind: EffectKind) -> None:
-    change = replace(edge.created(), approve=Approval(1, "all", "c0ffee", by_forge=by_forge))
-    forge = Forge({1: RefusedError("no", hint="Ask.")})
-
-    result = merge_results(approve_pulls(target(edge, forge), [change]))
-
-    assert result == Result(
-        (Effect("edge", kind, "#1 all", error="no", hint="Ask."),),
-        {change.package: Unfinished("no", "Ask.", pushed=True)},
-        frozenset({Exit.REFUSED}),
-    )
-
-
 def test_text_is_made_once_for_all_packages_and_all_calls(edge: Edge) -> None:
     changes = [
         replace(change, pull=replace(change.pull, body=""))
@@ -324,29 +246,6 @@ def test_text_is_made_once_for_all_packages_and_all_calls(edge: Edge) -> None:
     assert requests.wanted(own, changes[1], pull) is first
     assert "edge/web" in first.body
     assert "edge/db" in first.body
-
-
-def test_text_of_a_single_package_has_its_files_and_links(edge: Edge) -> None:
-    remote = "https://github.com/acme/edge"
-    edge.apply(edge.change("web", edge.draft(), pull=False))
-    mirror = edge.mirror()
-    seen = SimpleNamespace(
-        remote=remote, refs=mirror.refs, subtree=mirror.subtree, files=mirror.files, commit=mirror.commit
-    )
-    own = replace(edge.target(mirror), mirror=cast("Any", seen), links=Links())
-    many = {f"{number:03}.yaml": File.of(b"a: 1") for number in range(MOST_FILES + 2)}
-    change = edge.change("web", replace(edge.draft(), files=many))
-    change = replace(change, before=edge.repo.tree("main", "db"))
-    assert change.pull
-    pull = replace(change.pull, body="")
-
-    made = PullRequestTexts([change]).wanted(own, change, pull)
-
-    main, tip = edge.repo.oid("main"), edge.repo.oid(f"refs/heads/{head('web')}")
-    assert made == replace(pull, body=made.body, difference=f"{remote}/compare/{main}...{tip}")
-    assert f"{remote}/tree/{main}/web" not in made.body  # main does not have the package yet
-    assert f"And 2 more: [all changes]({made.difference})." in made.body
-    assert "`000.yaml`" in made.body
 
 
 def sides_of(own: Target, change: Change, pull: PullRequest) -> tuple[Files, Files]:
@@ -419,31 +318,3 @@ def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge
     assert effect == Effect(
         api.api, EffectKind.OPENED, error="1 pull request is left in all; about 1 s to go", is_left=True
     )
-
-
-def test_results_are_added_in_order_and_the_first_reason_of_a_package_counts() -> None:
-    web, db = PackageKey("u", "web"), PackageKey("u", "db")
-    one, two = Effect("a", "pushed"), Effect("b", "opened")
-    first = Result(
-        (one,),
-        {web: Unfinished("first")},
-        frozenset({Exit.REFUSED}),
-        2,
-        {("u", "a"): PullRequest("a", "m", "", "")},
-    )
-    second = Result(
-        (two,),
-        {web: Unfinished("later"), db: Unfinished("db")},
-        frozenset({Exit.PARTIAL}),
-        3,
-        {("u", "b"): PullRequest("b", "m", "", "")},
-    )
-
-    assert merge_results(iter([first, second])) == Result(
-        (one, two),
-        {web: Unfinished("first"), db: Unfinished("db")},
-        frozenset({Exit.REFUSED, Exit.PARTIAL}),
-        5,
-        {**first.opened, **second.opened},
-    )
-    assert merge_results([]) == Result()

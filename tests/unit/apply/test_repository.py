@@ -17,8 +17,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, tree_id
-from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
-from reconciler.policy import Author, CommitPolicy
+from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, WriteGroup
 from tests.support.fake_forge import FakeForge
 from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
@@ -94,20 +93,6 @@ def test_packages_of_a_repository_are_as_few_pushes_as_it_takes(
     edge.apply(*(edge.change(move.ref, move) for move in moves), target=target)
 
     assert made == pushes
-
-
-def test_a_draft_that_somebody_moved_fails_alone(edge: Edge) -> None:
-    planned = edge.change("web", edge.draft(expect=None))
-    target = edge.target()
-    theirs = edge.repo.commit({"web/cm.yaml": "mine"}, branch="drafts/web/packagevariant-1", start="main")
-
-    result = edge.apply(planned, edge.created("other"), target=target)
-
-    assert edge.repo.oid(DRAFT) == theirs
-    assert edge.repo.read("drafts/other/packagevariant-1", "other/cm.yaml") == b"v1"
-    assert {p.path for p in result.failed} == {"web"}
-    assert result.exits == {Exit.UNAVAILABLE}
-    assert [bool(e.error) for e in result.effects] == [True, False, False]
 
 
 def test_another_run_that_was_faster_did_our_work(edge: Edge) -> None:
@@ -371,17 +356,6 @@ def test_branch_above_or_below_stands_in_the_way(edge: Edge, refs: list[str], bl
     assert result.effects[0].error.startswith(error)
 
 
-def test_a_gone_repository_fails_all_of_its_packages(edge: Edge) -> None:
-    target = edge.target()
-    changes = [edge.created(), edge.created("other")]
-    edge.repo.path.rename(edge.root / "gone")
-
-    result = edge.apply(*changes, target=target)
-
-    assert {p.path for p in result.failed} == {"web", "other"}
-    assert result.exits == {Exit.UNAVAILABLE}
-
-
 def test_closing_deletes_the_branch_and_says_why(edge: Edge) -> None:
     edge.apply(edge.created())
     close = ClosePull(1, "drafts/web/packagevariant-1", "Obsolete.")
@@ -432,95 +406,12 @@ def test_a_forge_that_is_down_keeps_the_push_and_names_the_package(edge: Edge) -
     assert result.exits == {Exit.UNAVAILABLE}
 
 
-def test_a_deletion_is_proposed_as_a_branch_without_the_package(edge: Edge) -> None:
-    edge.apply(edge.change("db", edge.removal()))
-
-    tree = edge.repo.git[edge.repo.oid("reconciler/demo/delete/db")].tree
-    assert [entry.name for entry in tree] == ["README.md"]
-    assert edge.repo.tree("main", "db")
-
-
 GROUP = "refs/heads/reconciler/demo/group/all"
 FILES = {"Kptfile": File.of(b"new"), "x": File.of(b"1")}
 
 
 def group(edge: Edge, *parts: GroupPart) -> WriteGroup:
     return WriteGroup(GROUP, None, edge.repo.oid("main"), parts, "Group\n", TIME)
-
-
-def test_packages_of_a_group_are_one_commit_that_is_reported_once(edge: Edge) -> None:
-    write = group(edge, GroupPart("web", tree_id(FILES), FILES), GroupPart("db", None))
-
-    result = edge.apply(edge.change("web", write, pull=False), edge.change("db", write, pull=False))
-
-    tip = edge.repo.oid(GROUP)
-    assert [(e.what, e.ref, e.oid) for e in result.effects] == [(EffectKind.PUSHED, GROUP[11:], tip)]
-    assert [str(oid) for oid in edge.repo.git[tip].parent_ids] == [edge.repo.oid("main")]
-    assert [entry.name for entry in edge.repo.git[tip].tree] == ["README.md", "web"]
-    assert edge.repo.read(GROUP, "web/x") == b"1"
-    assert edge.repo.git[tip].message == "Group\n"
-
-
-def test_package_that_the_repository_has_is_moved_without_its_files(edge: Edge) -> None:
-    write = group(edge, GroupPart("web", edge.repo.tree("main", "db")))
-
-    edge.apply(edge.change("web", write, pull=False))
-
-    assert edge.repo.tree(GROUP, "web") == edge.repo.tree("main", "db")
-
-
-def test_tree_that_was_not_planned_is_an_error(edge: Edge) -> None:
-    planned = edge.repo.tree("main", "db")
-
-    result = edge.apply(edge.change("web", group(edge, GroupPart("web", planned, FILES)), pull=False))
-
-    assert result.effects[0].error == f"{GROUP} would hold {tree_id(FILES)}, but {planned} was planned"
-    assert GROUP not in edge.repo.refs()
-
-
-def test_empty_repository_is_begun_once_with_its_files(edge: Edge) -> None:
-    starts = [
-        StartBranch("refs/heads/trunk", dict(FILES), edge.repo.oid("main"), "Begin\n", TIME) for _ in range(2)
-    ]
-
-    result = edge.apply(
-        *(edge.change(name, start, pull=False) for name, start in zip(("db", "web"), starts, strict=True))
-    )
-
-    commit = edge.repo.git[edge.repo.oid("trunk")]
-    assert (commit.message, list(commit.parent_ids), commit.committer.time) == ("Begin\n", [], TIME)
-    assert edge.repo.tree("trunk") == tree_id(FILES)
-    assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.PUSHED, "trunk")]
-
-
-def test_draft_that_takes_up_another_branch_has_both_as_parents_and_its_tree(edge: Edge) -> None:
-    other = edge.repo.commit({"more": "1"}, branch="other", start="main")
-
-    edge.apply(edge.change("web", replace(edge.draft(), merges=other)))
-
-    assert [str(oid) for oid in edge.repo.git[edge.repo.oid(DRAFT)].parent_ids] == [
-        edge.repo.oid("main"),
-        other,
-    ]
-    assert edge.repo.read(DRAFT, "more") == b"1"
-
-
-def test_author_of_a_commit_is_that_of_its_directory(edge: Edge) -> None:
-    policy = CommitPolicy(authors=(Author("web", "Web Team", "web@example.com"),))
-    target = replace(edge.target(), policy=policy)
-    parts = (GroupPart("web", tree_id(FILES), FILES), GroupPart("db", None))
-
-    edge.apply(edge.created(), edge.created("other"), edge.change("x", group(edge, *parts)), target=target)
-
-    people = {
-        ref: (edge.repo.git[edge.repo.oid(ref)].author.name, edge.repo.git[edge.repo.oid(ref)].committer.name)
-        for ref in (DRAFT, "drafts/other/packagevariant-1", GROUP)
-    }
-    assert people == {
-        DRAFT: ("Web Team", policy.name),
-        "drafts/other/packagevariant-1": (policy.name, policy.name),
-        GROUP: ("Web Team", policy.name),
-    }
 
 
 @pytest.mark.parametrize("to", [True, False])
@@ -534,20 +425,6 @@ def test_moved_ref_has_the_time_of_its_commit_and_a_deleted_one_none(edge: Edge,
     assert composed is not None
     assert composed == (RefUpdate(ref, None if to else new, new if to else None), TIME + 7 if to else 0)
     assert compose(MoveRef("refs/heads/x", new, new), mirror, Pack(mirror), POLICY) is None
-
-
-def test_deleted_and_moved_branches_are_reported_with_their_short_names(edge: Edge) -> None:
-    main = edge.repo.oid("main")
-    old = edge.repo.commit({"x": "1"}, branch="old", start="main")
-
-    result = edge.apply(
-        edge.change("web", MoveRef("refs/heads/old", old, None), MoveRef("refs/tags/v1", None, main))
-    )
-
-    assert [(e.what, e.ref, e.oid) for e in result.effects] == [
-        (EffectKind.DELETED, "old", ""),
-        (EffectKind.PUSHED, "refs/tags/v1", main),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -584,26 +461,6 @@ def test_no_pack_has_a_tree_that_git_refuses(edge: Edge, names: tuple[str, ...],
 
     assert [effect.error for effect in result.effects if effect.error] == [error]
     assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
-
-
-def test_repository_that_others_keep_writing_to_is_left_after_some_attempts(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempts = []
-
-    def lose(_: object, updates: list[RefUpdate]) -> tuple[PushResult, ...]:
-        attempts.append(len(updates))
-        return tuple(
-            PushResult(update, PushStatus.STALE, "moved") for update in updates if "pulls" in update.ref
-        )
-
-    monkeypatch.setattr(repository, "push", lose)
-
-    result = edge.apply(edge.created(), edge.created("other"))
-
-    assert attempts == [4, 4, 4]
-    assert {p.path for p in result.failed} == {"web", "other"}
-    assert {effect.error for effect in result.effects} == {f"Others keep writing to {edge.repo.path}"}
 
 
 def test_update_of_a_pull_request_is_reported_as_such_and_the_same_one_is_not(edge: Edge) -> None:

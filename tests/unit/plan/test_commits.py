@@ -6,7 +6,6 @@ from reconciler.api.porch import GitRepository
 from reconciler.inventory.inventory import Commit, RepositoryView, repository_commits
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.drafts import (
-    relabelled,
     revision_name,
     start_branch,
     with_lines,
@@ -59,12 +58,6 @@ def test_lines_stand_between_title_and_task() -> None:
 
     assert with_lines(message, ["one", "two"]) == f"Title\n\none\ntwo\n\n{kpt('web', 'w1')}"
     assert with_lines(message, []) == message
-
-
-def test_message_is_relabelled_once() -> None:
-    message = f"Title\n\n\n{kpt('web', 'w1')}{kpt('api', 'w1')}"
-
-    assert relabelled(message, "w9") == f"Title\n\n\n{kpt('web', 'w9')}{kpt('api', 'w1')}"
 
 
 def test_names_of_revisions() -> None:

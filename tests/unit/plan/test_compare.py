@@ -324,16 +324,6 @@ def test_comparison_is_complete_if_every_package_was_compared(
     assert Comparison(deep=deep, unread=problems).is_complete is is_complete
 
 
-def test_comparison_is_empty_if_nothing_differs() -> None:
-    package = compare(side(), side(change(Op.CREATE))).packages
-    pin = PinChange("web", "", "v1", "new")
-
-    assert Comparison().is_empty
-    assert package
-    assert not Comparison(packages=package).is_empty
-    assert not Comparison(pins=(pin,)).is_empty
-
-
 # Packages that would not be ready
 
 FAULT = FunctionFault("set-label:v0.2", "set-label:v0.2 cannot run: It is not built in", "Did you mean x?")

@@ -13,7 +13,6 @@ from reconciler.expand.variants import variant_key
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
-    Approval,
     Change,
     Op,
     Unfinished,
@@ -37,7 +36,6 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
-from tests.support.sets import a_package
 from tests.support.values import replace
 
 GROUP_KIND = "config.porch.kpt.dev"
@@ -86,64 +84,6 @@ def conditions(
     return {c.type: (c.status, c.reason, c.message) for c in found[KEY]}
 
 
-def test_package_that_is_what_it_should_be() -> None:
-    assert conditions() == GOOD
-    assert conditions(draft=a_draft()) == {**GOOD, **DRAFT}
-
-
-UNENSURED = [
-    Reason.NESTED_PACKAGE,
-    Reason.PACKAGE_EXISTS,
-    Reason.PATH_TAKEN,
-    Reason.DUPLICATE_DOWNSTREAM,
-    Reason.FOREIGN_DRAFT,
-    Reason.HELD_BACK,
-    Reason.LOCK_PENDING,
-    Reason.NOT_OURS,
-    Reason.OWNER_STALLED,
-    Reason.PIPELINE_FAILED,
-    Reason.PULL_REQUEST_UNREADABLE,
-    Reason.REJECTED,
-    Reason.UPSTREAM_TAG_MOVED,
-]
-
-
-@pytest.mark.parametrize("reason", UNENSURED)
-@pytest.mark.parametrize("message", ["Why", ""])
-def test_reason_that_leaves_a_variant_without_its_package(reason: Reason, message: str) -> None:
-    why = message or str(reason)
-
-    assert conditions(replace(KEPT, reason=reason, message=message)) == {
-        **GOOD,
-        "DownstreamEnsured": ("False", str(reason), why),
-        "Ready": ("False", "Error", why),
-        "ConfigInjected": ("False", "Error", why),
-    }
-
-
-def test_block_is_an_error_whatever_its_reason() -> None:
-    found = conditions(replace(KEPT, op=Op.BLOCK, reason=Reason.INVALID_PACKAGE, message="Why"))
-
-    assert found["DownstreamEnsured"] == ("False", "InvalidPackage", "Why")
-    assert found["Ready"] == ("False", "Error", "Why")
-
-
-@pytest.mark.parametrize(
-    ("before", "status"), [(oid("b1"), "Unknown"), (None, "False")], ids=["a package", "no package"]
-)
-def test_paused_variant_is_compared_with_nothing(before: Any, status: str) -> None:
-    change = replace(KEPT, reason=Reason.PAUSED, message="Paused by annotation", before=before)
-    paused = (status, "Paused", "Paused by annotation")
-
-    want = {
-        **GOOD,
-        **dict.fromkeys(("Ready", "DownstreamEnsured", "ContextInjected", "ConfigInjected"), paused),
-    }
-    assert conditions(change) == want
-    assert conditions(change, draft=a_draft()) == {**want, **DRAFT}
-    assert conditions(change, draft=a_draft(), missing=Unfinished("no")) == {**want, **DRAFT}
-
-
 @pytest.mark.parametrize(
     ("change", "ready"),
     [
@@ -162,43 +102,7 @@ def test_package_that_may_not_be_approved_as_it_is(change: dict[str, Any], ready
     assert conditions(replace(KEPT, **change)) == {**GOOD, "Ready": want}
 
 
-def test_failed_functions_leave_the_downstream_unensured() -> None:
-    unready = ("Functions failed: one", "a gate", "FunctionsVerified: a gate")
-
-    assert conditions(replace(KEPT, unready=unready, failed=True)) == {
-        **GOOD,
-        "DownstreamEnsured": ("False", "PipelineFailed", "Functions failed: one"),
-        "Ready": ("False", "Error", "; ".join(unready)),
-    }
-    assert conditions(replace(KEPT, unready=unready[2:]))["DownstreamEnsured"] == GOOD["DownstreamEnsured"]
-
-
 # Injection and package context
-
-
-def test_empty_injection_point_is_an_error() -> None:
-    fresh = Package(oid("b1"), injection="Team: no object")
-    published = {
-        **GOOD,
-        "ConfigInjected": ("False", "RequiredPointEmpty", "Team: no object"),
-        "DownstreamEnsured": ("False", "ConfigNotInjected", "Team: no object"),
-    }
-
-    unready = replace(KEPT, unready=("Team: no object",))
-    assert conditions(unready, fresh) == {**published, "Ready": ("False", "Error", "Team: no object")}
-    assert conditions(KEPT, fresh) == published, "a published blueprint may have an empty point"
-
-
-def test_filled_injection_points() -> None:
-    assert conditions(KEPT, Package(oid("b1"), injection="")) == {
-        **GOOD,
-        "ConfigInjected": ("True", "ConfigInjected", ""),
-    }
-
-
-@pytest.mark.parametrize("fresh", [Blocked(Reason.INVALID_PACKAGE, "no"), None])
-def test_package_that_was_not_rendered_has_no_points(fresh: Blocked | None) -> None:
-    assert conditions(KEPT, fresh) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -249,35 +153,9 @@ def test_draft_that_was_not_pushed_is_not_there(missing: Unfinished, message: st
     assert conditions(UPDATE, missing=missing, draft=a_draft()) == {**want, **DRAFT}
 
 
-def test_draft_that_was_pushed_waits_for_its_pull_request() -> None:
-    assert conditions(UPDATE, missing=Unfinished("The forge said no", pushed=True)) == {
-        **GOOD,
-        **DRAFT,
-        "Ready": ("False", "Error", "The forge said no"),
-    }
-
-
-def test_other_effect_that_is_missing_keeps_the_package_from_approval() -> None:
-    kept = replace(KEPT, op=Op.PUBLISH)
-
-    assert conditions(kept, missing=Unfinished()) == {
-        **GOOD,
-        "Ready": ("False", "Error", "Not applied yet: publish (UpToDate)"),
-    }
-
-
 def test_text_of_a_missing_effect() -> None:
     assert missing_text(UPDATE, Unfinished("no")) == "no"
     assert missing_text(UPDATE, Unfinished()) == NOT_YET
-
-
-def test_draft_exists_as_the_effects_leave_it() -> None:
-    merged = replace(KEPT, approve=Approval(1, BRANCH, ""))
-    failed = Unfinished("no", pushed=True)
-
-    assert conditions(replace(KEPT, writes=(WRITE,)))["DraftExists"] == DRAFT["DraftExists"]
-    assert conditions(merged, draft=a_draft())["DraftExists"] == GOOD["DraftExists"]
-    assert conditions(merged, draft=a_draft(), missing=failed)["DraftExists"] == DRAFT["DraftExists"]
 
 
 # Variants of which nothing can be done
@@ -366,25 +244,3 @@ def test_conditions_of_a_manifest_that_is_not_stalled_stay() -> None:
 
 def replace_status(condition: Condition, status: str) -> Condition:
     return condition.model_copy(update={"status": status})
-
-
-def test_variants_that_contest_a_package_share_its_change() -> None:
-    api, web = a_desired("api"), a_desired()
-    context = web_context(desired=Desired(variants=(api, web)), downstreams={PACKAGE: (api, web)})
-    change = replace(KEPT, reason=Reason.DUPLICATE_DOWNSTREAM, message="Wanted by two")
-
-    found = plan_conditions(context, [change])
-
-    assert [{c.type: c.reason for c in each}["DownstreamEnsured"] for each in found.values()] == [
-        "DuplicateDownstream"
-    ] * 2
-
-
-def test_new_package_that_is_blocked_has_no_draft() -> None:
-    change = replace(KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message="Why", before=None)
-    web = a_desired()
-    context = web_context(a_target(package=a_package()), desired=Desired(variants=(web,)))
-
-    (found,) = plan_conditions(context, [change]).values()
-
-    assert {c.type: c.reason for c in found}["DraftExists"] == "NoDraft"

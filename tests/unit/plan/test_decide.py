@@ -5,32 +5,27 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import Commit, PackageRevision
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, ClosePull, MoveRef, Op
+from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.decide import decide
-from reconciler.policy import Policy
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
-    EDGE,
     PACKAGE,
     WEB,
     a_change,
     a_desired,
     a_draft,
     a_pin,
-    a_pull,
     a_target,
-    field_at,
     oid,
     stateless,
     web_context,
@@ -39,15 +34,12 @@ from tests.support.sets import a_package
 from tests.support.values import replace
 
 LOCATION = Location("web.yaml", 1)
-DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")
-UPSTREAM = field_at("web.yaml", "spec", "upstream")
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
 KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), tree=oid("b1"))
 CURRENT = replace(KEPT, upstream_from="web/v1", upstream_to="web/v1")
 DELETION_REF = "refs/heads/reconciler/default/delete/web"
 PROPOSED = {PACKAGE: ((DELETION_REF, oid("a9")),)}
-WITHDRAW = MoveRef(DELETION_REF, oid("a9"), None)
 V2 = PackageRevision("web", "v2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 9), oid("b1"))
 TAG = MoveRef("refs/tags/web/v2", None, oid("f2"))
 
@@ -82,54 +74,6 @@ class Decided(NamedTuple):
 
     change: Change
     problems: tuple[Problem, ...] = ()
-
-
-def test_package_that_is_what_it_should_be_is_kept() -> None:
-    assert decision() == Decided(CURRENT)
-
-
-def test_package_that_nobody_wants_is_decided_by_its_owner() -> None:
-    theirs = replace(KEPT, reason=Reason.NOT_OURS, variant=None, location=None)
-
-    assert decision(a_target(), downstreams={}) == Decided(theirs)
-
-
-def test_draft_is_what_a_package_is_before_a_change() -> None:
-    paused = decision(replace(OURS, draft=a_draft()), inventory={"policy": Policy(suspend=True)})
-
-    assert paused == Decided(
-        replace(
-            KEPT,
-            reason=Reason.PAUSED,
-            message="The configuration suspends every change",
-            before=oid("d1"),
-            tree=oid("d1"),
-        )
-    )
-
-
-def test_package_that_variants_contest_is_kept_and_each_is_told() -> None:
-    rivals = (a_desired("api"), a_desired("web"), a_desired("zoo"))
-    hint = "Give each PackageVariant its own downstream."
-
-    def problem(name: str, others: str) -> Problem:
-        message = f"Package web is also the downstream of {others}"
-        subject = f"PackageVariant default/{name}"
-        return Problem(DOWNSTREAM, Reason.DUPLICATE_DOWNSTREAM, message, hint, subject)
-
-    assert decision(downstreams={PACKAGE: rivals}) == Decided(
-        replace(
-            KEPT,
-            variant=ObjectName("default", "api"),
-            reason=Reason.DUPLICATE_DOWNSTREAM,
-            message="Wanted by default/api and default/web and default/zoo",
-        ),
-        (
-            problem("api", "default/web (web.yaml:1), default/zoo (web.yaml:1)"),
-            problem("web", "default/api (web.yaml:1), default/zoo (web.yaml:1)"),
-            problem("zoo", "default/api (web.yaml:1), default/web (web.yaml:1)"),
-        ),
-    )
 
 
 def test_two_variants_are_enough_to_contest_a_package() -> None:
@@ -180,59 +124,7 @@ def test_package_of_a_variant_that_is_not_resolved(
 # Packages that a variant may not have
 
 
-def test_package_of_others_is_left_alone_with_a_problem() -> None:
-    theirs = a_target(package=a_package(main_tree=oid("b1"), main_header=KptfileHeader()))
-    message = "Package web in repository edge exists and is not ours"
-    hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
-    problem = Problem(DOWNSTREAM, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
-
-    assert decision(theirs) == Decided(
-        replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
-    )
-
-
-def test_new_package_with_an_obstacle_is_blocked() -> None:
-    files = replace(EDGE, files=frozenset({"web"}))
-    message = 'package path "web" cannot be a directory: "web" is a file on branch main of repository edge'
-
-    found = decision(a_target(package=a_package(), view=files))
-
-    assert found.change == replace(
-        KEPT, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, before=None, tree=None
-    )
-    assert [problem.message for problem in found.problems] == [message]
-
-
 # What is told beside the content
-
-
-@pytest.mark.parametrize(
-    ("reason", "is_told"),
-    [(Reason.BASE_NOT_FOUND, True), (Reason.PROTECTED_FIELD, True), (Reason.INVALID_PACKAGE, False)],
-)
-def test_package_that_needs_its_upstream_corrected_is_a_problem(reason: Reason, is_told: bool) -> None:
-    blocked = RenderedVariant(WEB, Blocked(reason, "it is lost", "Correct it"))
-    problem = Problem(UPSTREAM, reason, "Package web: it is lost", "Correct it").owned_by(variant_key(WEB))
-
-    found = decision(OURS, None, blocked)
-
-    assert found == Decided(
-        replace(CURRENT, op=Op.BLOCK, reason=reason, message="it is lost", waits=True),
-        (problem,) if is_told else (),
-    )
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        pytest.param({"offers": a_pin(2)}, "Locked; upstream offers web/v2", id="a lock holds it back"),
-        pytest.param({"offers": a_pin(1)}, "", id="the lock has what is offered"),
-        pytest.param({}, "", id="nothing is offered"),
-        pytest.param({"offers": a_pin(2), "moved": "It moved"}, "It moved", id="a message stays"),
-    ],
-)
-def test_revision_that_a_lock_holds_back_is_told(fields: Mapping[str, Any], message: str) -> None:
-    assert decision(OURS, a_resolved(**fields)).change.message == message
 
 
 @pytest.mark.parametrize(
@@ -253,44 +145,10 @@ def test_new_package_that_others_require_says_by_whom(requested_by: tuple[str, .
 
 
 MERGED = a_draft(ref="refs/heads/drafts/web/packagevariant-7", tip=Commit(oid("d7"), 7))
-SPARE = a_draft(ref="refs/heads/drafts/web/packagevariant-8", tip=Commit(oid("d8"), 8))
 
 
 def removal(draft: Any) -> MoveRef:
     return MoveRef(draft.ref, draft.tip.oid, None)
-
-
-@pytest.mark.parametrize(
-    ("target", "fields", "want"),
-    [
-        pytest.param({"merged": (MERGED,), "pulls": (a_pull(head="drafts/web/packagevariant-7", number=7),)},
-            {}, {"op": Op.CLOSE, "reason": Reason.DRAFT_SUPERSEDED, "writes": (removal(MERGED),),
-            "close": (ClosePull(7, "drafts/web/packagevariant-7", "Main has this content."),)},
-            id="main has the draft"),
-        pytest.param({"others": (SPARE,), "pulls": (a_pull(head="drafts/web/packagevariant-8", number=8),)},
-            {}, {"op": Op.CLOSE, "reason": Reason.DRAFT_SUPERSEDED, "writes": (removal(SPARE),),
-            "close": (ClosePull(8, "drafts/web/packagevariant-8",
-            "Another draft of this package replaces this one."),)}, id="a second draft"),
-        pytest.param({"others": (replace(SPARE, has_foreign_commits=True),)}, {}, {},
-            id="a second draft of people"),
-        pytest.param({"pulls": (a_pull(head="reconciler/default/delete/web", number=9),)},
-            {"proposed_deletions": PROPOSED}, {"op": Op.CLOSE, "reason": Reason.DELETION_WITHDRAWN,
-            "writes": (WITHDRAW,), "close": (ClosePull(9, "reconciler/default/delete/web",
-            "The package is wanted again."),)}, id="its deletion was proposed"),
-        pytest.param({}, {"resolution": Resolution(publications={PACKAGE: (V2,)})},
-            {"op": Op.PUBLISH, "reason": Reason.PUBLISHED_BY_MERGE, "writes": (TAG,)},
-            id="main has a new revision"),
-        pytest.param({"merged": (MERGED,), "others": (SPARE,)},
-            {"proposed_deletions": PROPOSED, "resolution": Resolution(publications={PACKAGE: (V2,
-            replace(V2, ref="refs/tags/web/v3"))})}, {"op": Op.PUBLISH, "reason": Reason.PUBLISHED_BY_MERGE,
-            "writes": (removal(MERGED), removal(SPARE), WITHDRAW, TAG, replace(TAG, ref="refs/tags/web/v3"))},
-            id="everything at once"),
-    ],
-)  # fmt: skip
-def test_what_is_due_beside_the_content(
-    target: Mapping[str, Any], fields: Mapping[str, Any], want: Mapping[str, Any]
-) -> None:
-    assert decision(replace(OURS, **target), **fields).change == replace(CURRENT, **want)
 
 
 def test_reason_that_tells_more_stays_when_something_is_due() -> None:

@@ -12,7 +12,6 @@ from reconciler.names.refs import group_ref
 from reconciler.names.trailers import Answers
 from reconciler.plan.changes import (
     Change,
-    ClosePull,
     GroupPart,
     MoveRef,
     Op,
@@ -20,7 +19,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
+from reconciler.plan.groups import ENDED, HELD, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support import plan_values
@@ -47,7 +46,6 @@ NEXT = group_ref("default", SCOPE, 2)
 BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
 BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
 API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
-EMPTY = "Nothing of this group is left to propose."
 
 
 def message(path: str, number: int = 1) -> str:
@@ -161,12 +159,6 @@ def test_first_drafts_share_a_branch_and_a_pull_request() -> None:
         assert change == a_change(key, writes=(GROUP_WRITE,), pull=GROUP_PULL, group=HEAD)
 
 
-def test_changes_stay_as_they_are_where_nothing_is_grouped() -> None:
-    changes = (a_change(WEB), a_change(API))
-
-    assert grouped(changes, policy=Policy()) == changes
-
-
 def test_draft_joins_the_open_group_of_its_scope() -> None:
     joining, standing = a_change(API), kept(WEB)
     drafts = {"web": on_branch("web")}
@@ -182,23 +174,6 @@ def test_draft_joins_the_open_group_of_its_scope() -> None:
         a_change(API, writes=(write,), pull=pull, group=HEAD),
         replace(standing, group=HEAD),
     )
-
-
-def test_commit_of_a_group_is_added_to_those_of_people_with_what_changes() -> None:
-    foreign = replace(BRANCH, has_foreign_commits=True, foreign_commit_time=90)
-    (api, web) = grouped((a_change(API), kept(WEB)), foreign, OPEN, drafts={"web": on_branch("web")})
-
-    assert api.writes == (
-        replace(
-            GROUP_WRITE,
-            expect=oid("a1"),
-            onto=oid("a1"),
-            parts=(GroupPart("api", oid("e1")),),
-            message=f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-1')}",
-            time=90,
-        ),
-    )
-    assert (web.writes, web.group) == ((), HEAD)
 
 
 def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
@@ -220,46 +195,6 @@ def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
         "Draft of 2 packages\n\n"
         "Conflict: api/x.yaml#z\nConflict: web/a.yaml#a upstream\nConflict: web/a.yaml#b\n\n"
         + kpt_lines(api="packagevariant-1", web="packagevariant-4")
-    )
-
-
-def test_group_that_is_as_it_should_be_is_left() -> None:
-    changes = (kept(API), kept(WEB))
-    drafts = {"api": on_branch("api"), "web": on_branch("web")}
-
-    assert grouped(changes, BRANCH, OPEN, drafts=drafts) == tuple(replace(c, group=HEAD) for c in changes)
-
-
-@pytest.mark.parametrize(
-    ("reason", "after"),
-    [(Reason.UP_TO_DATE, Reason.PULL_REQUEST_OUTDATED), (Reason.DRAFT_EDITED, Reason.DRAFT_EDITED)],
-)
-def test_pull_request_that_a_kept_draft_asks_for_is_its_groups(reason: Reason, after: Reason) -> None:
-    asking = kept(API, reason=reason, pull=PullRequest("any", "main", "", ""))
-    drafts = {"api": on_branch("api"), "web": on_branch("web")}
-
-    assert grouped((asking, kept(WEB)), BRANCH, drafts=drafts) == (
-        replace(asking, op=Op.UPDATE, reason=after, pull=GROUP_PULL, group=HEAD),
-        kept(WEB, group=HEAD),
-    )
-
-
-def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
-    tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
-    taken = replace(BRANCH, dropped=frozenset({"api"}))
-    change = a_change(API, writes=(tag, a_write("api")))
-
-    api, _ = grouped((change, kept(WEB)), taken, OPEN, drafts={"web": on_branch("web")})
-
-    assert api == replace(
-        change,
-        op=Op.PUBLISH,
-        reason=Reason.HELD_BACK,
-        message=TAKEN_OUT,
-        tree=oid("b1"),
-        writes=(tag,),
-        pull=None,
-        waits=True,
     )
 
 
@@ -321,60 +256,7 @@ def test_newest_open_group_of_several_is_joined() -> None:
 # Drafts that leave a group
 
 
-OWN = a_write(
-    "api", ref="refs/heads/drafts/api/packagevariant-1", onto=oid("b2"), message=message("api"), time=40
-)
 UNREADY = (a_conflict("a", "b", "1", "2"),)
-
-
-def test_draft_that_asks_something_leaves_for_a_branch_of_its_own() -> None:
-    leaving = a_change(
-        API, conflicts=UNREADY, writes=(a_write("api", ref=REF, expect=oid("a1"), message=message("api", 4)),)
-    )
-    drafts = {"api": on_branch("api"), "web": on_branch("web")}
-
-    api, web = grouped((leaving, kept(WEB)), BRANCH, OPEN, drafts=drafts)
-
-    left = WriteGroup(
-        REF,
-        oid("a1"),
-        oid("b2"),
-        (GroupPart("web", oid("d1")),),
-        f"Draft of 1 package\n\n\n{kpt_lines(web='packagevariant-4')}",
-        40,
-    )
-    pull = replace(GROUP_PULL, draft=False, number=6)
-    assert api == replace(leaving, writes=(OWN, left))
-    assert web == kept(WEB, op=Op.UPDATE, reason=Reason.PULL_REQUEST_OUTDATED, pull=pull, group=HEAD)
-
-
-def test_draft_that_leaves_commits_of_people_goes_back_to_what_main_had() -> None:
-    foreign = replace(BRANCH, has_foreign_commits=True)
-    leaving = kept(API, op=Op.CLOSE, tree=oid("b1"))
-    drafts = {"api": on_branch("api", base_tree=oid("b7")), "web": on_branch("web")}
-
-    api, _ = grouped((leaving, kept(WEB)), foreign, OPEN, drafts=drafts)
-
-    assert api.writes == (
-        WriteGroup(
-            REF,
-            oid("a1"),
-            oid("a1"),
-            (GroupPart("api", oid("b7")),),
-            f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-4')}",
-            35,
-        ),
-    )
-
-
-def test_branch_of_which_all_leave_is_removed_with_its_pull_request() -> None:
-    leaving = kept(API, op=Op.CLOSE, tree=oid("b1"))
-
-    (api,) = grouped((leaving,), BRANCH, OPEN, drafts={"api": on_branch("api")})
-
-    assert api == replace(
-        leaving, writes=(MoveRef(REF, oid("a1"), None),), close=(ClosePull(6, HEAD, EMPTY),)
-    )
 
 
 def test_draft_that_no_variant_wants_leaves_as_the_control_repository_removed_it() -> None:
@@ -423,14 +305,6 @@ def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branc
         time=35,
     )
     assert api.pull == PullRequest("drafts/api/packagevariant-1", "main", "", "")
-
-
-def test_rejected_draft_stays_in_its_closed_group() -> None:
-    refused = kept(API, reason=Reason.REJECTED, waits=True)
-
-    (api,) = grouped((refused,), BRANCH, CLOSED, drafts={"api": on_branch("api")})
-
-    assert api == replace(refused, group=HEAD)
 
 
 def test_undesired_draft_of_a_closed_group_is_removed_with_its_branch() -> None:
@@ -504,18 +378,3 @@ def test_reason_that_tells_more_stays_when_a_branch_goes() -> None:
     (api,) = grouped((kept(API, reason=Reason.DRAFT_EDITED),), BRANCH, MERGED)
 
     assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_EDITED)
-
-
-def test_group_on_an_empty_repository_begins_where_its_drafts_do() -> None:
-    start = a_write("api", onto=oid("c9"))
-    context = context_of({"api": None}, None)
-    target = context.targets[API]
-    headless = {API: replace(target, view=replace(target.view, head=None))}
-
-    (api,) = staged(
-        "group", group_changes, (a_change(API, writes=(start,)),), replace(context, targets=headless)
-    )
-
-    (write,) = api.writes
-    assert isinstance(write, WriteGroup)
-    assert write.onto == oid("c9")

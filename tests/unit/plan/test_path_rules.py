@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Commit, PackageRevision, RepositoryView
-from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
+from reconciler.inventory.inventory import Commit, RepositoryView
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.changes import Change, MoveRef, Op
@@ -57,46 +56,7 @@ def obstacle(target: Any = NEW, variant: Any = None, near: Neighbours | None = N
     return find_obstacle(target, variant or a_desired(), context)
 
 
-def test_free_path_has_no_obstacle() -> None:
-    assert obstacle() is None
-    assert obstacle(near=None) is None
-
-
 # Directories of more specific Repositories
-
-
-@pytest.mark.parametrize(
-    ("named", "other", "path", "is_refused"),
-    [
-        ("", "web", "web", True),
-        ("", "web", "web/inner", True),
-        ("", "web", "webs", False),
-        ("", "", "web", False),
-        ("web", "", "web", False),
-        ("web", "web/inner", "web/inner/a", True),
-        ("web", "web/inner", "web/other", False),
-    ],
-)
-def test_path_in_the_directory_of_a_more_specific_repository_is_that_ones(
-    named: str, other: str, path: str, is_refused: bool
-) -> None:
-    views = (replace(EDGE, directory=named), repository("other", url=URL, directory=other))
-    target = replace(a_target(package=a_package(path)), key=PackageKey(URL, path))
-    there = replace(target, package=replace(target.package, main_tree=oid("b1")))
-
-    found = [obstacle(each, inventory={"views": views}) for each in (target, there)]
-
-    message = f'package path "{path}" lies in the directory of Repository default/other'
-    hint = "Name that Repository in spec.downstream.repo, or choose another downstream package."
-    refusal = denied(Reason.PATH_TAKEN, message, hint)
-    assert found == ([refusal, replace(refusal, op=Op.KEEP)] if is_refused else [None, None])
-
-
-def test_variant_of_an_unknown_repository_has_no_other_to_name() -> None:
-    views = (EDGE, repository("other", url=URL, directory="web"))
-    unknown = a_desired(downstream={"repo": "nowhere", "package": "web"})
-
-    assert obstacle(variant=unknown, inventory={"views": views}) is None
 
 
 # Nested packages
@@ -136,72 +96,7 @@ def test_new_packages_of_other_variants_are_in_the_way() -> None:
     assert obstacle(near=known, downstreams=rivals) is None
 
 
-def test_generated_packages_are_moved_by_their_repository() -> None:
-    near = Neighbours(PathIndex(("web/inner",)), PathIndex(()), RefIndex(()))
-    generated = replace(a_desired(), key=ObjectName("default", "dependencies@prod"))
-
-    found = obstacle(variant=generated, near=near)
-
-    hint = "Annotate the Repository of cluster prod with another path: reconciler.dev/dependencies."
-    assert found.problem.hint == hint
-
-
 # Files, directories and tags
-
-
-@pytest.mark.parametrize(
-    ("files", "blocking"), [({"a"}, "a"), ({"a/web"}, "a/web"), ({"a/web/file"}, ""), ({"web"}, "")]
-)
-def test_file_is_no_directory(files: set[str], blocking: str) -> None:
-    target = replace(
-        a_target(package=a_package("a/web"), view=replace(EDGE, files=frozenset(files))),
-        key=PackageKey(URL, "a/web"),
-    )
-
-    where = f'"{blocking}" is a file on branch main of repository edge'
-    message = f'package path "a/web" cannot be a directory: {where}'
-    hint = "Remove the file, or choose another downstream package."
-    assert obstacle(target) == (denied(Reason.PATH_TAKEN, message, hint) if blocking else None)
-
-
-@pytest.mark.parametrize(
-    ("tags", "published", "message"),
-    [
-        (("web",), (), "tag web is in the way of v1"),
-        (("web/v1/old",), (), "tag web/v1/old is in the way of v1"),
-        (("web/v3/old",), (2,), "tag web/v3/old is in the way of v3"),
-        (("web/v1/old",), (2,), None),
-        (("webs",), (), None),
-    ],
-)
-def test_tag_blocks_the_tags_of_a_package(
-    tags: tuple[str, ...], published: tuple[int, ...], message: str | None
-) -> None:
-    commit = Commit(oid("f1"), 1)
-    revisions = tuple(
-        PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", commit, oid("c1"))
-        for n in published
-    )
-    near = replace(NOTHING, refs=RefIndex.of_branches_and_tags({}, dict.fromkeys(tags, commit)))
-
-    found = obstacle(a_target(package=a_package(published=revisions)), near=near)
-
-    hint = "Delete or rename the tag, or choose another downstream package."
-    full = f'package path "web" cannot have tags: {message}'
-    assert found == (denied(Reason.PATH_TAKEN, full, hint) if message else None)
-
-
-def test_directory_without_a_kptfile_has_to_be_adopted() -> None:
-    target = a_target(package=a_package(), view=replace(EDGE, directories=frozenset({"web"})))
-    hint = (
-        "Set spec.adoptionPolicy to adoptExisting to keep its files in the package, "
-        "or choose another downstream package."
-    )
-
-    assert obstacle(target) == denied(
-        Reason.PACKAGE_EXISTS, "Directory web in repository edge exists without a Kptfile", hint
-    )
-    assert obstacle(target, a_desired(adoptionPolicy="adoptExisting")) is None
 
 
 # Repositories that were not read
@@ -224,27 +119,6 @@ def nested(
     return list(find_nested_downstreams(Desired(variants=variants), inventory, urls))
 
 
-def nested_problem(name: str, message: str) -> Problem:
-    subject = f"PackageVariant default/{name}"
-    return Problem(Location(f"{name}.yaml", 1), Reason.NESTED_PACKAGE, message, ELSEWHERE, subject)
-
-
-def test_nested_packages_are_found_among_manifests_and_records() -> None:
-    inner = 'package path "web/a" conflicts with existing package "web": packages cannot be nested'
-    assert nested({"a": "web/a", "b": "other"}, ("web",)) == [nested_problem("a", inner)]
-
-    def rival(path: str, other: str, name: str) -> str:
-        return (
-            f'package path "{path}" conflicts with package "{other}" of PackageVariant default/{name} '
-            f"({name}.yaml:1): packages cannot be nested"
-        )
-
-    assert nested({"a": "web/a", "b": "web"}) == [
-        nested_problem("b", rival("web", "web/a", "a")),
-        nested_problem("a", rival("web/a", "web", "b")),
-    ]
-
-
 @pytest.mark.parametrize(
     ("wanted", "applied", "urls"),
     [
@@ -258,12 +132,6 @@ def test_nothing_is_nested(
     wanted: Mapping[str, str], applied: tuple[str, ...], urls: tuple[str, ...]
 ) -> None:
     assert nested(wanted, applied, urls) == []
-
-
-def test_each_variant_of_a_nested_package_is_told() -> None:
-    found = nested({"a": "web/a", "b": "web/a"}, ("web",))
-
-    assert [problem.subject for problem in found] == ["PackageVariant default/a", "PackageVariant default/b"]
 
 
 # Refs that Git cannot create
@@ -322,23 +190,6 @@ def test_tag_that_blocks_a_new_one_is_named() -> None:
     assert kept.op is Op.BLOCK
     assert problem.message == "Tag web of repository edge makes refs below web/, or of that name impossible"
     assert problem.hint == "Rename or delete tag web; drafts, proposals and deletions need such names."
-
-
-@pytest.mark.parametrize(
-    "writes",
-    [
-        pytest.param((), id="nothing is written"),
-        pytest.param((replace(DRAFT, expect=oid("d2")),), id="the branch exists"),
-        pytest.param(
-            (MoveRef("refs/heads/drafts/web", oid("f1"), None), DRAFT), id="what blocks it is removed"
-        ),
-        pytest.param((MoveRef("refs/heads/drafts/web/v1", None, None),), id="it is removed itself"),
-    ],
-)
-def test_refs_that_nothing_blocks(writes: tuple[Any, ...]) -> None:
-    change = replace(CHANGE, writes=writes)
-
-    assert refused(change, ("drafts/web", "main")) == (change, [])
 
 
 def test_one_ref_that_blocks_many_is_one_problem() -> None:

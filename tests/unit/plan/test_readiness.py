@@ -7,10 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import Change, Op, Plan, WriteDraft
 from reconciler.report.build import build_report, detail
-from reconciler.report.json import report_value
-from reconciler.report.markdown import plan_markdown, pull_body
 from reconciler.report.report import Names
-from reconciler.report.text import plan_lines
 from tests.support.model import ModelWorld, blueprint, kptfile, package
 from tests.support.model import web_spec as spec
 from tests.support.points import team_point
@@ -83,19 +80,6 @@ def test_row_and_conditions_agree(
             assert conditions(plan)["ConfigInjected"][0] == "False"
         else:
             assert words in "".join(only(plan).unready), "what is published and not ready says so too"
-
-
-def test_every_report_says_what_is_not_ready(world: ModelWorld) -> None:
-    world.variants["web"] = spec(4)
-    first, kept = world.run(), world.run()
-    reason = "security.review: the package has no such condition"
-
-    for plan in (first, kept):
-        report = build_report(plan, Names())
-        assert any(f"not ready: {reason}" in line for line in plan_lines(report))
-        assert f"not ready: {reason}" in plan_markdown(report), "also of a package that is kept"
-        assert report_value(report)["changes"][0]["unready"] == [reason]
-    assert reason in pull_body(only(first), Names())
 
 
 @pytest.mark.parametrize("edits", [False, True])

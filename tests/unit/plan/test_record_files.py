@@ -11,7 +11,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey, RolloutKey
+from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
@@ -29,7 +29,6 @@ from reconciler.records.state import (
     PackageVariantRecord,
     RolloutRecord,
     SetRecord,
-    lock_bytes,
     record_bytes,
     record_path,
 )
@@ -55,7 +54,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
-from tests.support.sets import a_package, package_set, source
+from tests.support.sets import package_set, source
 from tests.support.values import replace
 
 FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
@@ -139,15 +138,6 @@ def record_of(change: Change = KEPT, *given: Any, **fields: Any) -> PackageVaria
     return msgspec.convert(files_of(change, *given, **fields)[RECORD], PackageVariantRecord)
 
 
-def test_applied_variant_leaves_a_record_and_its_pin() -> None:
-    resolved = a_resolved()
-
-    assert plan_records(context_of(resolved), [KEPT]) == {
-        RECORD: record_bytes(replace(NEW, unedited=())),
-        LOCK: lock_bytes(lock_pin(WEB, upstream_data(resolved.variant), resolved.pin)),
-    }
-
-
 def test_record_of_an_older_version_gets_its_place() -> None:
     older = replace(OLD, branch="", remote="", registration="")
 
@@ -226,51 +216,6 @@ def test_record_stays_as_it_was_while_nothing_is_applied(reason: Reason) -> None
     assert files_of(change) == {}
 
 
-def test_blocked_package_leaves_its_record_as_it_was() -> None:
-    change = replace(KEPT, op=Op.BLOCK)
-
-    assert record_of(change, a_resolved(), old=OLD) == OLD
-
-
-def test_record_is_written_only_for_the_downstream_of_its_variant() -> None:
-    moved = a_resolved(downstream=PackageKey(URL, "elsewhere"))
-
-    assert record_of(KEPT, moved, old=OLD) == OLD
-    assert files_of(replace(KEPT, variant=None)) == {}
-
-
-def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
-    held = replace(KEPT, reason=Reason.HELD_BACK, conflicts=(CONFLICT,))
-
-    assert record_of(held, a_resolved(), old=OLD) == replace(OLD, conflicts=(OPEN,))
-    assert files_of(held) == {}
-    paused = replace(held, reason=Reason.PAUSED)
-    assert record_of(paused, a_resolved(), old=OLD) == OLD
-
-
-@pytest.mark.parametrize(
-    ("change", "resolved", "old", "tree"),
-    [
-        pytest.param({"writes": (WRITE,)}, {}, None, "c1", id="first asked by this draft"),
-        pytest.param({}, {}, None, "", id="asked by no commit"),
-        pytest.param({"writes": (WRITE,)}, {"draft_base": a_pin(3)}, None, "c3", id="the draft's base"),
-        pytest.param({"writes": (WRITE,)}, {"base": None}, None, "", id="no base"),
-        pytest.param({"writes": (WRITE,)}, {}, replace(OLD, conflicts=(OPEN,), asked_from="older"), "older",
-            id="asked before"),
-        pytest.param({"writes": (WRITE,)}, {}, replace(OLD, asked_from="older"), "c1", id="answered since"),
-    ],
-)  # fmt: skip
-def test_oldest_upstream_that_a_question_came_with_is_kept(
-    change: Mapping[str, Any], resolved: Mapping[str, Any], old: PackageVariantRecord | None, tree: str
-) -> None:
-    asked = replace(KEPT, conflicts=(CONFLICT,), **change)
-
-    record = record_of(asked, a_resolved(**resolved), old=old)
-
-    assert record.asked_from == (tree if tree in {"", "older"} else oid(tree))
-    assert record_of(replace(asked, conflicts=()), a_resolved(**resolved), old=old).asked_from == ""
-
-
 @pytest.mark.parametrize(
     ("change", "fresh", "draft", "tree"),
     [
@@ -297,14 +242,6 @@ def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
     assert record.injection is None
 
 
-def test_group_that_was_closed_with_the_package_is_remembered() -> None:
-    old = replace(OLD, group="g")
-
-    assert record_of(replace(KEPT, reason=Reason.REJECTED), a_resolved(), old=old).group == "g"
-    assert record_of(KEPT, a_resolved(), old=old).group == ""
-    assert record_of(replace(KEPT, reason=Reason.REJECTED)).group == ""
-
-
 # Deletions
 
 REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2"), "web", "", 90)
@@ -322,13 +259,6 @@ REMOVAL = WriteRemoval("refs/heads/reconciler/default/delete/web", None, oid("b2
 )  # fmt: skip
 def test_deletion_forgets_what_was_proposed(change: Mapping[str, Any], want: Mapping[str, Any]) -> None:
     assert record_of(replace(KEPT, **change), None, old=OLD) == replace(OLD, **want)
-
-
-def test_deletion_of_another_package_forgets_nothing() -> None:
-    elsewhere = replace(KEPT, package=PackageKey(URL, "old"), op=Op.DELETE)
-    targets = {elsewhere.package: replace(a_target(), key=elsewhere.package)}
-
-    assert record_of(elsewhere, None, old=OLD, targets=targets) == OLD
 
 
 LEAVING = SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED, record=OLD),))
@@ -432,7 +362,6 @@ def test_digests_of_images_are_recorded() -> None:
 
 FLEET = package_set(at=source("fleet.yaml"))
 SET_RECORD = SetRecord(namespace="default", name="fleet", uid="u", manifest="fleet.yaml", targets=3)
-SET_KEY = ObjectKey("config.porch.kpt.dev", "PackageVariantSet", "default", "fleet")
 
 
 def set_files(**fields: Any) -> dict[str, Any]:
@@ -456,34 +385,6 @@ def test_set_leaves_a_record_with_the_number_of_its_targets() -> None:
     assert set_files(**{**fields, "inventory": {"manifests": (named,)}})[SET]["uid"] == "mine"
 
 
-@pytest.mark.parametrize(
-    ("fields", "stays"),
-    [
-        pytest.param({}, False, id="its manifest is gone, and nothing is left of it"),
-        pytest.param({"old": a_record(set_name="fleet")}, True, id="a variant of it is left"),
-        pytest.param({"old": a_record(set_name="other")}, False, id="a variant of another set is left"),
-        pytest.param({"inventory": {"manifests": (FLEET,)}}, True, id="it was not expanded"),
-        pytest.param(
-            {"desired": Desired(targets={FLEET.key: 5})}, False, id="counted, but without a manifest"
-        ),
-        pytest.param({"stalled": frozenset({SET_KEY})}, True, id="its manifest is invalid"),
-        pytest.param({"control": {"readable": False}}, True, id="the configuration cannot be read"),
-        pytest.param({"control": {"broken": frozenset({"fleet.yaml"})}}, True, id="its file cannot be read"),
-        pytest.param({"control": {"broken": frozenset({"other.yaml"})}}, False, id="another file is broken"),
-    ],
-)
-def test_record_of_a_set_stays_while_anything_of_it_may_be_left(
-    fields: Mapping[str, Any], stays: bool
-) -> None:
-    given = dict(fields)
-    control = replace(web_context().inventory.control, **given.pop("control", {}))
-    inventory = {"set_records": {FLEET.key: SET_RECORD}, "control": control, **given.pop("inventory", {})}
-
-    files = set_files(inventory=inventory, **given)
-
-    assert files == ({SET: json.loads(record_bytes(SET_RECORD))} if stays else {})
-
-
 # Owners of the files
 
 
@@ -503,22 +404,6 @@ def test_files_of_a_variant_belong_to_its_package() -> None:
         LOCK: moved,
     }
     assert list(owners) == sorted(owners)
-
-
-def test_files_are_sorted() -> None:
-    context = context_of(a_resolved(), inventory={"records": {}, "images": {"a": "b"}})
-
-    files = plan_records(context, [KEPT], {PACKAGE: 4})
-
-    assert list(files) == sorted(files)
-    assert len(files) == 4
-
-
-def test_record_of_a_package_that_was_not_there_has_no_other_tree() -> None:
-    target = a_target(package=a_package())
-    resolved = a_resolved(local=None, base=None)
-
-    assert record_of(KEPT, resolved, None, target).local_tree == ""
 
 
 # Rollouts

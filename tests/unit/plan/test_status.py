@@ -6,21 +6,19 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import Commit, PackageRevision, PullState, RecordedStatus
-from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
+from reconciler.inventory.inventory import Commit, PullState, RecordedStatus
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Approval,
     Change,
     MoveRef,
     Op,
-    Plan,
     Postponed,
     Unfinished,
     WaitsFor,
@@ -32,20 +30,15 @@ from reconciler.plan.context import PlanTarget
 from reconciler.plan.status import (
     PackageStatus,
     Phase,
-    current_status,
-    current_statuses,
     package_statuses,
     plan_status,
-    status_after,
     status_owners,
-    statuses_after,
 )
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
     BRANCH,
     EDGE,
     KEPT,
-    ON_MAIN,
     PACKAGE,
     URL,
     WEB,
@@ -73,19 +66,6 @@ VARIANT_FILE = "conditions/packagevariants/default/web.json"
 CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
     variant_key(WEB)
 )
-
-
-def a_revision(number: int, time: int, tree: str = "b1", **fields: Any) -> PackageRevision:
-    given = {"workspace": f"packagevariant-{number}", **fields}
-    return PackageRevision(
-        path="web",
-        revision=number,
-        lifecycle=Lifecycle.PUBLISHED,
-        ref=f"refs/tags/web/v{number}",
-        commit=Commit(oid(f"f{number}"), time),
-        tree=oid(tree),
-        **given,
-    )
 
 
 KNOWN = web_context().targets[PACKAGE]
@@ -123,69 +103,10 @@ def word(change: Change, target: PlanTarget | None = None, **more: Any) -> tuple
     return (str(status.phase), status.reason, status.message) if status else None
 
 
-def test_published_package_has_the_time_of_its_tree() -> None:
-    assert status_of() == PUBLISHED
-    revisions = (a_revision(1, 30), a_revision(2, 40), a_revision(3, 60, "c1"))
-    assert status_of(target=a_target(package=replace(ON_MAIN, published=revisions))) == replace(
-        PUBLISHED, since=40, revision="edge.web.packagevariant-3"
-    )
-
-
 def test_package_in_review_has_the_time_and_pull_request_of_its_draft() -> None:
     target = a_target(draft=a_draft(), pulls=(a_pull(number=4, url="https://forge/4"),))
 
     assert status_of(target=target) == replace(DRAFTED, pull=4, url="https://forge/4")
-
-
-@pytest.mark.parametrize(
-    ("reason", "phase"),
-    [
-        (Reason.PAUSED, "paused"),
-        (Reason.REJECTED, "rejected"),
-        (Reason.PIPELINE_FAILED, "not ready"),
-        (Reason.LOCK_PENDING, "pending"),
-        (Reason.DELETION_GUARD, "held back"),
-        (Reason.DEPENDENTS_UNKNOWN, "held back"),
-        (Reason.HELD_BACK, "held back"),
-        (Reason.MANIFEST_UNREADABLE, "held back"),
-        (Reason.OWNER_UNKNOWN, "held back"),
-        (Reason.SNAPSHOT_INCOMPLETE, "held back"),
-        (Reason.SNAPSHOT_STALE, "held back"),
-        (Reason.STILL_NEEDED, "held back"),
-        (Reason.UPSTREAM_TAG_MOVED, "held back"),
-    ],
-)
-@pytest.mark.parametrize("op", [Op.KEEP, Op.BLOCK])
-def test_phase_that_a_reason_decides(reason: Reason, phase: str, op: Op) -> None:
-    change = replace(KEPT, op=op, reason=reason, message="Why")
-
-    assert word(change) == (phase, str(reason), "Why")
-
-
-STALLING = [
-    Reason.DUPLICATE_DOWNSTREAM,
-    Reason.NOT_OURS,
-    Reason.OWNER_STALLED,
-    Reason.PACKAGE_EXISTS,
-    Reason.PULL_REQUEST_UNREADABLE,
-]
-
-
-@pytest.mark.parametrize("reason", STALLING)
-def test_obstacle_stalls_a_variant_only_if_its_manifest_is_wrong(reason: Reason) -> None:
-    change = replace(KEPT, reason=reason, message="Why")
-    valid = Resolution(problems=(CLAIMED.owned_by(variant_key(ObjectName("default", "other"))),))
-
-    assert word(change, resolution=valid) == ("held back", str(reason), "Why")
-    assert word(change, resolution=Resolution(problems=(CLAIMED,))) == ("stalled", str(reason), "Why")
-    assert word(change, variants={}) == ("stalled", str(reason), "Why")
-
-
-def test_block_without_a_phase_of_its_own_stalls() -> None:
-    change = replace(KEPT, op=Op.BLOCK, reason=Reason.NESTED_PACKAGE, message="Why")
-
-    assert word(change, variants={}) == ("stalled", "NestedPackage", "Why")
-    assert word(change) == ("held back", "NestedPackage", "Why")
 
 
 @pytest.mark.parametrize(
@@ -218,20 +139,6 @@ def test_block_without_a_phase_of_its_own_stalls() -> None:
 )  # fmt: skip
 def test_phase_of_what_proceeds(change: Mapping[str, Any], want: tuple[str, str, str]) -> None:
     assert word(replace(KEPT, message="Why", **change)) == want
-
-
-@pytest.mark.parametrize(
-    ("missing", "message"),
-    [
-        (Unfinished("The forge said no"), "The forge said no"),
-        (Unfinished(), "Not applied yet: update (UpstreamChanged)"),
-    ],
-)
-def test_effects_that_are_missing_come_first(missing: Unfinished, message: str) -> None:
-    change = replace(KEPT, op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, conflicts=(CONFLICT,))
-    postponed = replace(change, postponed=Postponed(Reason.RATE_LIMITED, "5 are open"))
-
-    assert word(change, missing=missing) == word(postponed, missing=missing) == ("pending", "", message)
 
 
 UNLISTED: Mapping[str, Any] = {"desired": Desired()}
@@ -327,49 +234,6 @@ def test_time_without_a_branch_or_main_is_that_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "since"),
-    [
-        ({"reason": Reason.PAUSED}, 33),
-        ({"reason": Reason.OWNER_STALLED}, 33),
-        ({"reason": Reason.NESTED_PACKAGE, "op": Op.BLOCK}, 33),
-        ({"reason": Reason.DELETION_GUARD}, 20),
-        ({"reason": Reason.DELETION_GUARD, "op": Op.BLOCK}, 33),
-        ({"waits": True}, 20),
-        ({}, 20),
-    ],
-)
-def test_manifest_dates_what_it_stalls_or_pauses(change: Mapping[str, Any], since: int) -> None:
-    target = a_target(draft=a_draft())
-
-    assert status_of(replace(KEPT, **change), target).since == since  # type: ignore[union-attr]
-
-
-def test_pause_of_a_variant_that_is_gone_is_dated_by_the_configuration() -> None:
-    change = replace(KEPT, reason=Reason.PAUSED)
-
-    assert status_of(change, variants={}).since == world().control.commit.time  # type: ignore[union-attr]
-
-
-def test_proposed_branch_is_called_as_its_draft_was() -> None:
-    draft = a_draft(ref="refs/heads/proposed/web/packagevariant-1")
-
-    status = status_of(target=a_target(draft=draft))
-
-    assert status is not None
-    assert (status.head, status.revision) == (BRANCH, "edge.web.packagevariant-1")
-
-
-def test_pull_request_that_the_run_opened_comes_before_an_older_one() -> None:
-    target = a_target(draft=a_draft(), pulls=(a_pull(number=4),))
-    opened = {(URL, BRANCH): a_pull(number=5, url="new"), ("host/other", BRANCH): a_pull(number=6)}
-
-    status = status_of(target=target, opened=opened)
-
-    assert status is not None
-    assert (status.pull, status.url) == (5, "new")
-
-
-@pytest.mark.parametrize(
     ("pulls", "want"),
     [
         pytest.param([a_pull(PullState.CLOSED, closed=44)], (1, 44), id="closed"),
@@ -399,109 +263,6 @@ def test_rejected_package_names_the_pull_request_that_a_person_closed(
 
     assert status is not None
     assert (status.pull, status.since) == want
-
-
-def test_closed_pull_request_of_a_package_that_is_not_rejected_dates_nothing() -> None:
-    target = a_target(draft=a_draft(), pulls=(a_pull(PullState.CLOSED, closed=44),))
-
-    status = status_of(target=target)
-
-    assert status is not None
-    assert (status.pull, status.since) == (1, 20)
-    assert status_of(target=a_target(pulls=target.pulls)).pull == 0  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("change", "target", "missing", "revision"),
-    [
-        pytest.param({}, {}, None, "", id="never published"),
-        pytest.param({}, WITH_DRAFT, None, "edge.web.packagevariant-1", id="draft"),
-        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
-            None, "edge.web.packagevariant-2", id="new draft"),
-        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
-            Unfinished("no"), "edge.web.packagevariant-1", id="new draft that was not pushed"),
-        pytest.param({"writes": (replace(WRITE, ref="refs/heads/drafts/web/packagevariant-2"),)}, WITH_DRAFT,
-            Unfinished("no", pushed=True), "edge.web.packagevariant-2", id="new draft that was pushed"),
-        pytest.param({"approve": Approval(1, BRANCH, "")}, WITH_DRAFT, None, "edge.web.packagevariant-1",
-            id="merged"),
-        pytest.param({"writes": (MoveRef(REF, oid("d2"), None),)}, WITH_DRAFT, None, "",
-            id="draft that is removed"),
-        pytest.param({}, {"draft": a_draft(ref="refs/heads/reconciler/default/group/g")}, None, "",
-            id="a group's branch is none"),
-    ],
-)  # fmt: skip
-def test_revision_of_a_package(
-    change: Mapping[str, Any], target: Mapping[str, Any], missing: Unfinished | None, revision: str
-) -> None:
-    status = status_of(replace(KEPT, **change), a_target(**target), missing=missing)
-
-    assert status is not None
-    assert status.revision == revision
-
-
-def test_revision_is_the_newest_that_is_or_will_be_tagged() -> None:
-    published = (a_revision(2, 30), a_revision(1, 40), a_revision(0, 45, workspace="main"))
-    target = a_target(package=replace(ON_MAIN, path="sites/a/web", published=published))
-    target = replace(target, view=replace(EDGE, directory="sites"))
-    made = Resolution(publications={PACKAGE: (a_revision(3, 50),)})
-    change = replace(KEPT, package=PackageKey(URL, "sites/a/web"))
-    fields = {"targets": {change.package: replace(target, key=change.package)}, "resolution": Resolution()}
-
-    context = web_context(**fields)
-    done = with_after(change, context.targets[change.package])
-    status = next(package_statuses(context, [done], {}))
-
-    assert (status.name, status.revision) == ("a/web", "edge.a.web.packagevariant-2")
-    tagged = a_target(package=replace(ON_MAIN, published=published))
-    assert status_of(target=tagged, resolution=made).revision == "edge.web.packagevariant-3"  # type: ignore[union-attr]
-    unpushed = status_of(target=tagged, resolution=made, missing=Unfinished("no"))
-    assert unpushed is not None
-    assert unpushed.revision == "edge.web.packagevariant-2"
-
-
-def test_orphan_is_named_by_the_draft_that_lets_it_go() -> None:
-    draft = a_draft(header=KptfileHeader())
-    target = a_target(package=replace(ON_MAIN, drafts=(draft,)))
-    orphan = replace(KEPT, reason=Reason.ORPHANED)
-
-    status = status_of(orphan, target, downstreams={})
-
-    assert status is not None
-    assert (status.phase, status.head, status.revision) == (
-        Phase.IN_REVIEW,
-        BRANCH,
-        "edge.web.packagevariant-1",
-    )
-    assert status_of(target=target) == PUBLISHED
-
-
-RECORDED = RecordedStatus("in review", 7, BRANCH)
-
-
-@pytest.mark.parametrize(
-    ("recorded", "since"),
-    [
-        (RECORDED, 7),
-        (RECORDED._replace(phase="conflict"), 20),
-        (RECORDED._replace(head="drafts/web/other"), 20),
-        (RECORDED._replace(since=0), 20),
-    ],
-)
-def test_recorded_time_stays_while_phase_and_branch_do(recorded: RecordedStatus, since: int) -> None:
-    status = status_of(target=a_target(draft=a_draft()), inventory={"statuses": {WEB: recorded}})
-
-    assert status == replace(DRAFTED, since=since)
-
-
-def test_recorded_time_of_a_published_or_dated_package_does_not_count() -> None:
-    published = {"statuses": {WEB: RecordedStatus("published", 7, "")}}
-    assert status_of(inventory=published) == PUBLISHED
-    rejected = {"statuses": {WEB: RecordedStatus("rejected", 7, BRANCH)}}
-    change = replace(KEPT, reason=Reason.REJECTED)
-    dated = a_target(pulls=(a_pull(PullState.CLOSED, closed=44),))
-    assert status_of(change, dated, inventory=rejected).since == 44  # type: ignore[union-attr]
-    undated = a_target(pulls=(a_pull(PullState.CLOSED),))
-    assert status_of(change, undated, inventory=rejected).since == 7  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -595,13 +356,6 @@ def test_file_of_a_variant_has_its_conditions_labels_and_package() -> None:
     }
 
 
-def test_variant_that_moved_is_told_of_where_it_goes() -> None:
-    left = replace(FULL, package=PackageKey(URL, "old"), name="old")
-
-    for order in ((FULL, left), (left, FULL)):
-        assert files_of({}, *order)[VARIANT_FILE]["package"]["name"] == "web"
-
-
 def test_empty_labels_are_written_as_none() -> None:
     value = files_of({KEY: ()})[VARIANT_FILE]
 
@@ -617,73 +371,6 @@ def test_files_are_sorted_and_end_with_a_line() -> None:
         b'{\n  "conditions": [],\n  "kind": "PackageVariantSet",\n'
         b'  "name": "fleet",\n  "namespace": "default"\n}\n'
     )
-
-
-def test_plan_without_context_has_the_status_that_it_was_made_with() -> None:
-    plan = Plan(status={"a": b"1"})
-
-    assert status_after(plan, {}) == current_status(plan) == {"a": b"1"}
-    assert statuses_after(plan, {}) == current_statuses(plan) == ()
-
-
-def test_files_of_other_kinds_stay_after_a_run() -> None:
-    plan = Plan(changes=(DONE,), status={"dashboard.md": b"#", VARIANT_FILE: b"old"}, context=web_context())
-
-    files = status_after(plan, {})
-
-    assert sorted(files) == [VARIANT_FILE, "dashboard.md"]
-    value = json.loads(files[VARIANT_FILE])
-    assert value["package"]["phase"] == "published"
-    assert [c["type"] for c in value["conditions"]] == sorted(c["type"] for c in value["conditions"])
-    assert len(value["conditions"]) == 7
-
-
-def test_status_before_the_effects_keeps_the_words_of_what_failed() -> None:
-    pending = with_after(replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,)), KNOWN)
-    plain = Plan(changes=(pending,), context=web_context())
-    (status,) = current_statuses(plain)
-    assert (status.phase, status.message) == (Phase.PENDING, "Not applied yet: update (New)")
-    (done,) = statuses_after(plain, {})
-    assert (done.phase, done.message) == (Phase.IN_REVIEW, "")
-
-    for phase, message in (("pending", "The forge said no"), ("held back", "Not applied yet: update (New)")):
-        recorded = {"statuses": {WEB: RecordedStatus(phase, 5, "", "The forge said no")}}
-        (status,) = current_statuses(Plan(changes=(pending,), context=web_context(inventory=recorded)))
-        assert (status.phase, status.message) == (Phase.PENDING, message)
-
-
-def test_status_before_the_effects_of_a_change_without_any_is_as_after() -> None:
-    plan = Plan(changes=(DONE,), context=web_context())
-
-    assert current_statuses(plan) == statuses_after(plan, {}) == (PUBLISHED,)
-
-
-def test_condition_of_an_effect_that_is_not_done_yet_is_pending() -> None:
-    pending = replace(KEPT, op=Op.UPDATE, reason=Reason.NEW, writes=(WRITE,))
-
-    value = json.loads(current_status(Plan(changes=(pending,), context=web_context()))[VARIANT_FILE])
-
-    ensured = next(c for c in value["conditions"] if c["type"] == "DownstreamEnsured")
-    assert (ensured["status"], ensured["reason"]) == ("False", "Pending")
-
-
-def test_statuses_are_sorted_by_variant_and_package() -> None:
-    keys = [PackageKey(URL, path) for path in ("a", "b", "c")]
-    names = ["web", "api", "web"]
-    targets = {key: replace(a_target(), key=key) for key in keys}
-    changes = tuple(
-        with_after(replace(KEPT, package=key, variant=ObjectName("default", name)), targets[key])
-        for key, name in zip(reversed(keys), names, strict=True)
-    )
-
-    context = web_context(targets=targets, downstreams={keys[0]: (a_desired(),)})
-    statuses = statuses_after(Plan(changes=changes, context=context), {})
-
-    assert [(s.variant.name, s.package.path) for s in statuses] == [  # type: ignore[union-attr]
-        ("api", "b"),
-        ("web", "a"),
-        ("web", "c"),
-    ]
 
 
 def test_files_about_variants_belong_to_the_packages_that_they_are_about() -> None:

@@ -27,7 +27,6 @@ from tests.support.plan_values import (
     a_draft,
     a_target,
     a_write,
-    field_at,
     oid,
     staged,
     web_context,
@@ -129,41 +128,6 @@ def kept(change: Change, head: str, url: str = URL, **target: Any) -> tuple[Chan
     return result, find_unreadable_pulls({change.package: change}, context)[1]
 
 
-KEPT = replace(
-    CHANGE,
-    op=Op.KEEP,
-    reason=Reason.PULL_REQUEST_UNREADABLE,
-    message="Pull request #7 cannot be read: version 9",
-    tree=oid("b1"),
-    writes=(),
-    waits=False,
-)
-
-
-def test_package_with_a_pull_request_that_cannot_be_read_is_kept() -> None:
-    change, (problem,) = kept(CHANGE, BRANCH)
-
-    assert change == KEPT
-    assert problem.subject == "Repository default/edge"
-    assert problem.location == field_at("repositories.yaml", "spec", "git", "repo")
-    why = "Pull request 7 of repository edge cannot be read: version 9"
-    assert problem.message == f"{why}; the package of its branch {BRANCH} is kept as it is"
-    (headless,) = kept(CHANGE, "")[1]
-    assert (headless.message, headless.hint) == (why, problem.hint)
-    assert problem.hint.endswith("delete it: locally it is ref refs/reconciler/pulls/7.")
-
-
-@pytest.mark.parametrize(
-    ("change", "want"),
-    [
-        ({"writes": (WRITE, TAG)}, {"op": Op.PUBLISH, "writes": (TAG,)}),
-        ({"before": None}, {"op": Op.BLOCK, "before": None, "tree": None}),
-    ],
-)
-def test_revisions_of_main_are_tagged_all_the_same(change: dict[str, Any], want: dict[str, Any]) -> None:
-    assert kept(replace(CHANGE, **change), BRANCH)[0] == replace(KEPT, **want)
-
-
 @pytest.mark.parametrize(
     ("change", "head", "target", "is_kept"),
     [
@@ -194,7 +158,3 @@ def test_pull_request_is_about_a_package(
     assert (found.reason is Reason.PULL_REQUEST_UNREADABLE) is is_kept
     assert (found == changed) is not is_kept
     assert len(problems) == 1
-
-
-def test_pull_requests_of_other_repositories_keep_nothing() -> None:
-    assert kept(CHANGE, BRANCH, "host/unknown") == (CHANGE, ())
