@@ -8,12 +8,12 @@ from pydantic import ValidationError
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
-from reconciler.expand.expansion import empty_selections, find_conflicts
-from reconciler.expand.variants import VariantCandidate, set_key, variant_key
+from reconciler.expand.expansion import empty_selections
+from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory, Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.set_diff import diff_variants
 from reconciler.policy import Limits, Policy
@@ -645,21 +645,6 @@ def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
     assert {(p.reason, p.message, p.hint) for p in desired.problems} == {(case.problem, case.message, hint)}
 
 
-def test_conflicts_of_an_owner_are_listed_up_to_ten_and_claims_up_to_five() -> None:
-    names = [f"p{number:02}" for number in range(12)]
-    twice = {"repositories": [{"name": "edge", "packageNames": names}]}
-
-    problems = expand(world(package_set(targets=[twice, twice]))).problems
-
-    assert [problem.message.rpartition("package ")[2] for problem in problems] == [
-        f"{name} in repository edge" for name in names[:10]
-    ]
-    claim = "PackageVariantSet default/fleet (sets.yaml:1)"
-    for count, shown in ((5, " and ".join([claim] * 5)), (7, f"{' and '.join([claim] * 5)} and 2 more")):
-        (problem,) = expand(world(package_set(targets=[EDGE] * count))).problems
-        assert problem.message == f"{shown} have one downstream: package mine in repository edge"
-
-
 @pytest.mark.parametrize("established", ["set", "variant", "nobody", "a variant that was elsewhere"])
 def test_newcomer_stalls_alone(established: str) -> None:
     fleet = package_set(targets=[{"repositories": [{"name": "edge", "packageNames": ["a", "web"]}]}])
@@ -674,28 +659,6 @@ def test_newcomer_stalls_alone(established: str) -> None:
     assert {owner.name for owner in desired.stalled} == stalled
     assert {problem.owner.name for problem in desired.problems if problem.owner} == stalled
     assert len(desired.variants) == {"set": 2, "variant": 1}.get(established, 0)
-
-
-class TargetLines:
-    """Marks of a manifest with one target a line."""
-
-    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
-        return int(path[2]), 1
-
-
-def test_conflict_lists_the_targets_of_a_set_by_their_number() -> None:
-    (fleet,) = expand(world(package_set(targets=[EDGE]))).variants
-    owner, place = set_key(ObjectName("default", "fleet")), PackageKey("host/edge", "mine")
-    where = Source(Location("sets.yaml", 1), marks=TargetLines())
-    candidates = [
-        VariantCandidate(fleet, owner, where, ("spec", "targets", number), place) for number in (10, 2, 9)
-    ]
-
-    ((finding,),) = find_conflicts(candidates).values()
-
-    assert finding.path == ("spec", "targets", 2)
-    claims = [f"PackageVariantSet default/fleet (sets.yaml:{line}:1)" for line in (2, 9, 10)]
-    assert finding.message.startswith(" and ".join(claims))
 
 
 def test_owner_with_an_invalid_manifest_is_not_expanded() -> None:

@@ -4,39 +4,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PackageContext, PackageVariantSet, Upstream
+from reconciler.api.porch import PackageVariantSet, Upstream
 from reconciler.api.validation import parse_partly
-from reconciler.cel import EXTENSIONS, Environment
+from reconciler.cel import Environment
 from reconciler.expand import expand
 from reconciler.expand.checks import check_set
 from reconciler.expand.generated import describe_missing
 from reconciler.policy import Limits
-from tests.support.sets import package_set, repository, variant, world
-
-UNDECLARED = "template.downstream.packageExpr: undeclared reference to 'replace'"
-
-
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [
-        ("", [UNDECLARED]),
-        ("strings", []),
-        (f" {' , '.join(sorted(EXTENSIONS))} ,", []),
-        ("strings lists", ["unknown CEL extension: strings lists", UNDECLARED]),
-        ("strings,other", ["unknown CEL extension: other"]),
-    ],
-)
-def test_extensions_are_separated_by_commas(text: str, problems: list[str]) -> None:
-    template = {"downstream": {"packageExpr": "'a_b'.replace('_', '-')"}}
-    target = {"repositories": [{"name": "edge"}], "template": template}
-    annotations = {"reconciler.dev/cel-extensions": text}
-
-    found = expand(world(package_set(targets=[target], annotations=annotations)))
-
-    assert [problem.message for problem in found.problems] == problems
-    assert [v.spec.downstream.package for v in found.variants if v.spec.downstream] == ["a-b"] * (
-        not problems
-    )
+from tests.support.sets import package_set, variant, world
 
 
 @pytest.mark.parametrize(
@@ -155,47 +130,6 @@ def test_context_that_an_expression_contradicts_is_refused() -> None:
     (problem,) = expand(world(package_set(targets=[target]))).problems
 
     assert 'spec.packageContext.removeKeys[0] removes the key "a"' in problem.message
-
-
-@pytest.mark.parametrize(
-    ("template", "context"),
-    [
-        ({"data": {"a": "1"}}, PackageContext(data={"a": "1"})),
-        ({"data": {"c": "1"}, "removeKeys": ["b", "a"]},
-            PackageContext(data={"c": "1"}, remove_keys=["a", "b"])),
-        ({"removeKeys": ["b"], "removeKeyExprs": ["'c'", "'b'"]}, PackageContext(remove_keys=["b", "c"])),
-    ],
-)  # fmt: skip
-def test_keys_to_remove_are_sorted_and_none_without_any(
-    template: dict[str, object], context: PackageContext
-) -> None:
-    target = {"repositories": [{"name": "edge"}], "template": {"packageContext": template}}
-
-    (made,) = expand(world(package_set(targets=[target]))).variants
-
-    found = made.spec.package_context
-    assert found is not None
-    assert found.remove_keys == context.remove_keys
-    assert (found.data or None) == context.data
-
-
-def test_variant_with_an_impossible_place_is_invalid() -> None:
-    views = (repository("blueprints"), repository("edge"))
-    desired = expand(world(variant(downstream={"repo": "edge", "package": "a//b"}), views=views))
-
-    assert [owner.name for owner in desired.stalled] == ["mine"]
-    assert desired.variants == ()
-
-
-def test_set_without_targets_is_refused() -> None:
-    spec = {"upstream": {"repo": "blueprints", "package": "app", "revision": 1}}
-
-    found = expand(world(package_set(spec=spec)))
-
-    assert found.variants == ()
-    assert [problem.message for problem in found.problems] == [
-        "must specify at least one item in spec.targets"
-    ]
 
 
 def test_missing_repository_is_told_with_what_to_do() -> None:

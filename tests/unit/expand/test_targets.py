@@ -154,22 +154,6 @@ def test_version_that_is_not_served_names_those_that_are() -> None:
     )
 
 
-def test_objects_of_several_clusters_are_in_the_order_of_their_names_then_their_clusters() -> None:
-    def of(*names: str) -> Snapshot:
-        objects = tuple(replace(OBJECT, name=name) for name in names)
-        return Snapshot(present=True, objects={KIND: objects})
-
-    spec = package_set(targets=[select()]).manifest.spec
-    clusters = Snapshot(clusters={"prod": of("a", "b"), "dev": of("b", "a")})
-
-    contexts = unroll(spec, TargetScope("ns", {}, clusters, ("dev", "prod")))
-
-    selected = [context.selected for context in contexts]
-    assert [(s.name, s.cluster, s.annotations) for s in selected if s] == [
-        (name, cluster, {"reconciler.dev/cluster": cluster}) for name in "ab" for cluster in ("dev", "prod")
-    ]
-
-
 @pytest.mark.parametrize(
     ("root", "is_found"),
     [

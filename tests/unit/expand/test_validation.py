@@ -7,21 +7,16 @@ import pytest
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment, Failure
 from reconciler.expand.checks import (
-    check_downstream,
     check_set,
     check_variant,
     go_json,
     validate_set,
-    validate_variant,
 )
-from reconciler.expand.findings import Finding, field_name, hint_of
+from reconciler.expand.findings import Finding, hint_of
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
-from tests.support.sets import TREE, a_package, blueprints
-from tests.support.values import replace
 
 SET = set_key(ObjectName("default", "fleet"))
 UPSTREAM = {"repo": "blueprints", "package": "app", "revision": 1}
@@ -94,35 +89,6 @@ def test_fault_of_a_template_that_porch_accepts_has_its_field(fault: Fault) -> N
     assert check_set(spec(fault.twin), Environment(Limits())) == ()
 
 
-def test_faults_of_all_targets_are_reported_after_those_of_the_upstream() -> None:
-    wrong = PackageVariantSetSpec.model_validate(
-        {
-            "upstream": {**UPSTREAM, "revision": 0},
-            "targets": [{"repositories": [{"name": "edge"}], "template": expr("nope")}] * 2,
-        }
-    )
-
-    fields = [field_name(finding.path) for finding in check_set(wrong, Environment(Limits()))]
-
-    template = "template.downstream.packageExpr"
-    assert fields == ["spec.upstream.revision", f"spec.targets[0].{template}", f"spec.targets[1].{template}"]
-
-
-@pytest.mark.parametrize(
-    ("expression", "hint"),
-    [
-        ("cluster.name", "There are repoDefault, packageDefault, upstream, target and repository; see "),
-        ("'a'.lowerAscii()", "Annotate the set with "),
-        ("size(target.name)", "Write string(...) around the value."),
-        ("target.name +", "Correct the expression; docs/package-variant-sets.md lists what it may use."),
-    ],
-)
-def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: str) -> None:
-    (finding,) = check_set(spec(expr(expression)), Environment(Limits()))
-
-    assert hint_of(finding, SET).startswith(hint)
-
-
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
@@ -132,86 +98,6 @@ def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: 
 )
 def test_missing_key_has_a_hint_that_tells_fields_from_labels(key: str, hint: str) -> None:
     assert hint_for(Failure(f"no such key: {key}", missing=key)) == hint
-
-
-def test_findings_of_porch_in_a_set_name_their_fields() -> None:
-    both = {"key": "a", "keyExpr": "'a'", "value": "b", "valueExpr": "'b'"}
-    template = {
-        "adoptionPolicy": "adoptSome",
-        "deletionPolicy": "keep",
-        "downstream": {"repo": "r", "repoExpr": "'r'", "package": "p", "packageExpr": "'p'"},
-        "labelExprs": [{"key": "a", "value": "b"}, both],
-        "annotationExprs": [both],
-        "packageContext": {"dataExprs": [both]},
-        "injectors": [{"name": "a"}, {"name": "a", "nameExpr": "'a'"}, {"kind": "ConfigMap"}],
-        "pipeline": {
-            "mutators": [{"image": "x", "name": "a.b"}],
-            "validators": [{"image": "x"}, {"image": ""}],
-        },
-    }
-    targets = [
-        {"repositories": [{"name": "edge", "packageNames": ["a", ""]}, {"name": ""}]},
-        {"objectSelector": {"matchLabels": {"a": "b"}}, "repositories": []},
-        {},
-        {"repositorySelector": {}, "template": template},
-    ]
-
-    findings = validate_set(PackageVariantSetSpec.model_validate({"upstream": {}, "targets": targets}))
-
-    assert [field_name(finding.path) for finding in findings] == [
-        "spec.upstream.package",
-        "spec.upstream.repo",
-        "spec.upstream",
-        "spec.targets[0].repositories[0].packageNames[1]",
-        "spec.targets[0].repositories[1].name",
-        "spec.targets[1].repositories",
-        "spec.targets[1].objectSelector.apiVersion",
-        "spec.targets[1].objectSelector.kind",
-        "spec.targets[1]",
-        "spec.targets[2]",
-        "spec.targets[3].template.adoptionPolicy",
-        "spec.targets[3].template.deletionPolicy",
-        "spec.targets[3].template.downstream",
-        "spec.targets[3].template.downstream",
-        "spec.targets[3].template.labelExprs[1]",
-        "spec.targets[3].template.labelExprs[1]",
-        "spec.targets[3].template.annotationExprs[0]",
-        "spec.targets[3].template.annotationExprs[0]",
-        "spec.targets[3].template.packageContext.dataExprs[0]",
-        "spec.targets[3].template.packageContext.dataExprs[0]",
-        "spec.targets[3].template.injectors[1]",
-        "spec.targets[3].template.injectors[2]",
-        "spec.targets[3].template.pipeline.validators[1].image",
-        "spec.targets[3].template.pipeline.mutators[0].name",
-    ]
-    assert all(finding.hint for finding in findings)
-
-
-def test_findings_of_porch_in_a_variant_name_their_fields() -> None:
-    wrong = {
-        "upstream": {},
-        "downstream": {},
-        "adoptionPolicy": "adoptSome",
-        "deletionPolicy": "keep",
-        "packageContext": {"data": {"name": "a"}, "removeKeys": ["a", "package-path"]},
-        "injectors": [{"name": "a"}, {"name": ""}],
-    }
-
-    findings = validate_variant(PackageVariantSpec.model_validate(wrong))
-    empty = validate_variant(PackageVariantSpec())
-
-    assert [field_name(finding.path) for finding in findings] == [
-        "spec.upstream.repo",
-        "spec.upstream.package",
-        "spec.downstream.repo",
-        "spec.downstream.package",
-        "spec.adoptionPolicy",
-        "spec.deletionPolicy",
-        "spec.packageContext.data.name",
-        "spec.packageContext.removeKeys[1]",
-        "spec.injectors[1].name",
-    ]
-    assert [field_name(finding.path) for finding in empty] == ["spec.upstream", "spec.downstream"]
 
 
 @pytest.mark.parametrize(
@@ -286,33 +172,6 @@ def test_authored_variants(case: Variant) -> None:
     findings = check_variant(case.name, PackageVariantSpec.model_validate(case.spec))
 
     assert [finding.message for finding in findings] == case.messages
-
-
-@pytest.mark.parametrize(
-    ("package", "exists", "role", "valid"),
-    [
-        ("web", False, RepositoryRole.PLANNED, True),
-        ("Web_1", False, RepositoryRole.PLANNED, False),
-        ("Web_1", True, RepositoryRole.PLANNED, True),
-        ("Web_1", False, RepositoryRole.SKIPPED, True),
-        ("a..b", True, RepositoryRole.PLANNED, False),
-        ("a..b", False, RepositoryRole.SKIPPED, False),
-    ],
-)
-@pytest.mark.parametrize("directory", ["", "catalog"])
-def test_new_package_needs_a_name_of_porch_and_any_package_a_path_of_git(
-    package: str, exists: bool, role: RepositoryRole, valid: bool, directory: str
-) -> None:
-    path = f"{directory}/{package}".lstrip("/")
-    packages = {path: a_package(path, main_tree=TREE)} if exists else {}
-    view = replace(blueprints(), packages=packages, role=role, directory=directory)
-
-    findings = list(check_downstream(view, package, "fleet"))
-
-    assert [finding.path for finding in findings] == ([] if valid else [("spec", "downstream", "package")])
-    for finding in findings:
-        assert finding.message.startswith(f'package path "{path}" is not valid: ')
-        assert ("and in spec.git.directory of Repository blueprints." in finding.hint) == bool(directory)
 
 
 def test_values_in_messages_are_json_as_go_writes_it() -> None:

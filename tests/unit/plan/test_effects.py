@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from reconciler.records.upstream_lock import UpstreamLock, lock_upstream
-
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.names.ids import ObjectName

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock

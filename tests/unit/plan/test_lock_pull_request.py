@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import pytest
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock

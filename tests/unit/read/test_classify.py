@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey
 from reconciler.policy import Limits, Policy
 from reconciler.read.files import parse_file, yaml_limits
@@ -16,7 +15,6 @@ NAMED = "metadata: {name: web}\n"
 UPSTREAM = "upstream: {repo: b, package: w}"
 SIDES = f"{UPSTREAM}, downstream: {{repo: e, package: p}}"
 SPEC = f"spec: {{{SIDES}}}\n"
-NAME_HINT = "Use lower-case letters, digits and dashes, and start and end with a letter or digit."
 
 
 def classified(text: str) -> Classification:
@@ -214,30 +212,6 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: tuple[Any, 
     assert (found.foreign, found.document) == ("", None)
 
 
-@pytest.mark.parametrize(
-    ("text", "foreign", "broken"),
-    [
-        (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
-        (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
-        ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
-        *(
-            (f"apiVersion: {group}/v1alpha1\nkind: {kind}\n{NAMED}", f"{kind}.{group}", "")
-            for group, kind in (("porch.kpt.dev", "PackageRevision"), (PORCH, "FunctionConfig"))
-        ),
-        (f"kind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
-        (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
-        (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
-        (f"apiVersion: 5\nkind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
-        ("a: 1\n", "(no kind)", "f.yaml"),
-        ("- a\n", "(a list)", "f.yaml"),
-    ],
-)
-def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
-    text: str, foreign: str, broken: str
-) -> None:
-    assert classified(text) == Classification(foreign=foreign, broken=broken)
-
-
 ITEM = f"apiVersion: {PORCH}/v1alpha1, kind: PackageVariant, {NAMED}".strip()
 
 
@@ -289,37 +263,3 @@ def test_misspelt_group_of_a_dependency_dialect_is_an_error_and_keeps_its_file(
 @pytest.mark.parametrize("group", ["ops.crossplane.io", "pkg.crossplane.example.com", "carvel.dev"])
 def test_neighbour_of_a_dependency_dialect_is_foreign(group: str) -> None:
     assert classified(f"apiVersion: {group}/v1\nkind: X\n").foreign == f"X.{group}"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("schemaType: Installation\n", "apiVersion: pkg.crossplane.io/v1\nkind: X\n"),
-        "apiVersion: packaging.carvel.dev/v1alpha1\nkind: PackageInstall\nmetadata: {name: a}\n",
-        "schemaVersion: 1.0.2\nname: a\nbundle: {repository: r.io/a, version: 1.0.0}\n",
-    ],
-)
-def test_object_of_a_dependency_dialect_is_a_document(text: str) -> None:
-    found = classified(text)
-
-    assert found.document is not None
-    assert found == Classification(source=found.document.source, document=found.document)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"{VARIANT}metadata:\n  name: web\n  namespace: a\nspec: [\n", key("a")),
-        (f"{VARIANT}metadata:\n  name: web\nspec: [\n", key()),
-        (f"{VARIANT}spec: [\n", None),
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata: [\n", None),
-        (f"apiVersion: {PORCH}/v1alpha1\nmetadata:\n  name: web\nspec: [\n", None),
-    ],
-)
-def test_broken_document_stalls_the_owner_that_it_seems_to_be(text: str, expected: ObjectKey | None) -> None:
-    found = classified(text)
-
-    (problem,) = found.problems
-    assert (found.key, found.broken) == (expected, "f.yaml")
-    assert (problem.reason, problem.subject) == (Reason.INVALID_YAML, expected.subject if expected else "")
-    assert (found.source.location if found.source else None) == (problem.location if expected else None)

@@ -9,18 +9,13 @@ import pytest
 from reconciler.base.errors import ConfigurationError, UsageError
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import create_bare
-from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import Oid
 from reconciler.read.control import (
     ControlHistory,
-    OpenControl,
-    ProposedChange,
     absolute_remote,
     open_control,
-    open_proposed_change,
 )
 from tests.support.control import create_world
-from tests.support.git import Repo
 from tests.support.world import git
 
 
@@ -32,14 +27,6 @@ def mirrors(tmp_path: Path) -> Mirrors:
 def clone(tmp_path: Path, name: str = "copy") -> Path:
     git(tmp_path, "clone", "-q", "control.git", name)
     return tmp_path / name
-
-
-def test_a_bare_repository_is_read_at_its_default_branch(tmp_path: Path, mirrors: Mirrors) -> None:
-    world = create_world(tmp_path, [{"a": "1"}])
-    opened = open_control(str(tmp_path / "control.git"), mirrors)
-
-    assert (opened.commit.oid, opened.branch, opened.published) == (world.commit, "main", True)
-    assert opened.mirror is opened.objects
 
 
 @pytest.mark.parametrize("inside", ["", "deep"])
@@ -145,121 +132,6 @@ def test_relative_address_starts_at_the_control_repository(remote: str, base: st
 
 
 # Changes
-
-
-def change(
-    tmp_path: Path, mirrors: Mirrors, base: str = "", head: str = "", control: str = "control.git"
-) -> ProposedChange:
-    return open_proposed_change(str(tmp_path / control), mirrors, base=base, head=head)
-
-
-class Fork:
-    """The control repository with branch `feature` beside two commits on main."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        create_world(tmp_path, [{"a": "1"}])
-        self.repo = Repo(tmp_path / "control.git")
-        self.start = self.repo.oid("main")
-        self.feature = self.repo.commit({"b": "2"}, branch="feature", start="main")
-        self.main = self.repo.commit({"a": "2"})
-
-    def commit(self, oid: Oid) -> Commit:
-        return Commit(oid, self.repo.git[oid].committer.time)
-
-
-def test_change_of_a_branch_starts_where_it_left_the_branch_that_it_goes_into(
-    tmp_path: Path, mirrors: Mirrors
-) -> None:
-    fork = Fork(tmp_path)
-    fork.repo.point("refs/heads/other", fork.start)
-    mirror = mirrors.open(str(tmp_path / "control.git"))
-    start, feature = fork.commit(fork.start), fork.commit(fork.feature)
-    expected = ProposedChange(
-        OpenControl(mirror, mirror, start, "main", published=True),
-        OpenControl(mirror, mirror, feature, "feature", published=True),
-    )
-
-    assert change(tmp_path, mirrors, head="feature") == expected
-    assert change(tmp_path, mirrors, head="refs/heads/feature") == expected
-    unnamed = change(tmp_path, mirrors, head=fork.feature)
-    assert unnamed == expected._replace(head=expected.head._replace(branch=""))
-    assert change(tmp_path, mirrors, base="main", head="feature") == expected
-    other = change(tmp_path, mirrors, base="other", head="feature")
-    assert (other.base.commit, other.base.branch, other.head.branch) == (start, "other", "feature")
-
-
-def test_commit_as_the_base_is_compared_as_it_is(tmp_path: Path, mirrors: Mirrors) -> None:
-    fork = Fork(tmp_path)
-
-    compared = change(tmp_path, mirrors, base=fork.main, head="feature")
-
-    assert compared.base.commit == fork.commit(fork.main)
-    assert compared.head.commit == fork.commit(fork.feature)
-
-
-def test_change_of_a_working_copy_is_its_head_as_it_is_published(tmp_path: Path, mirrors: Mirrors) -> None:
-    fork = Fork(tmp_path)
-    copy = clone(tmp_path)
-    git(copy, "checkout", "-q", "feature")
-    git(copy, "commit", "-q", "--allow-empty", "-m", "mine")
-    (copy / "new").write_text("1")
-    mine = Oid(git(copy, "rev-parse", "HEAD").strip())
-
-    proposed = change(tmp_path, mirrors, control="copy")
-
-    assert (proposed.base.commit.oid, proposed.head.commit.oid) == (fork.start, mine)
-    assert (proposed.head.published, proposed.head.uncommitted) == (False, ("new",))
-    assert (proposed.base.published, proposed.base.uncommitted) == (True, ())
-    named = change(tmp_path, mirrors, control="copy", head="feature").head
-    assert (named.commit.oid, named.published, named.uncommitted) == (fork.feature, True, ())
-
-
-@pytest.mark.parametrize(
-    ("side", "unknown", "hint"),
-    [
-        ("base", "nowhere", "Name a branch that is pushed, or a commit in full."),
-        ("head", "nowhere", "Name a branch that is pushed, or a commit in full."),
-        ("base", "1" * 40, "Name a branch that is pushed, or a commit in full."),
-        ("head", "1" * 40, "Name a branch that is pushed, or a commit in full."),
-        ("base", "refs/heads/nowhere", "Name a branch that is pushed, or a commit in full."),
-        ("base", "mian", "Did you mean main?"),
-        ("base", "origin/main", "Did you mean main?"),
-        ("head", "featrue", "Did you mean feature?"),
-    ],
-)
-def test_side_that_is_not_there_is_named(
-    tmp_path: Path, mirrors: Mirrors, side: str, unknown: str, hint: str
-) -> None:
-    Fork(tmp_path)
-
-    with pytest.raises(UsageError) as caught:
-        change(tmp_path, mirrors, **{side: unknown})
-
-    assert str(caught.value) == f"{tmp_path / 'control.git'} has no branch or commit {unknown}"
-    assert caught.value.hint == hint
-
-
-def test_change_needs_a_default_branch_unless_a_base_is_named(tmp_path: Path, mirrors: Mirrors) -> None:
-    fork = Fork(tmp_path)
-    copy = clone(tmp_path)
-    fork.repo.git.set_head("refs/heads/gone")
-
-    git(copy, "commit", "-q", "--allow-empty", "-m", "mine")
-
-    with pytest.raises(UsageError, match=r"has no default branch"):
-        change(tmp_path, mirrors, control=copy.name)
-    assert change(tmp_path, mirrors, "main", control=copy.name).base.commit.oid == fork.main
-
-
-def test_change_with_a_history_of_its_own_cannot_be_compared(tmp_path: Path, mirrors: Mirrors) -> None:
-    fork = Fork(tmp_path)
-    alone = fork.repo.commit({"c": "1"}, branch="alone")
-
-    with pytest.raises(ConfigurationError) as caught:
-        change(tmp_path, mirrors, head="alone")
-
-    assert str(caught.value) == f"{alone} has no history in common with main"
-    assert "git fetch --unshallow" in caught.value.hint
 
 
 @pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])

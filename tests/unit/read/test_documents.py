@@ -1,97 +1,10 @@
 """Objects of a file and where they are in it, also beside documents that are no YAML."""
 
-from typing import Any
-
 import pytest
 
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.policy import Limits
-from reconciler.read.files import ClaimedIdentity, ParsedObject, guess_identity, parse_file, yaml_limits
-
-LIMITS = yaml_limits(Limits())
-OBJECT = """\
-kind: A
-text: |
-  one
-  two
-items: [1]
-"""
-LIST = """\
-apiVersion: v1
-kind: ThingList
-items:
-- name: a
-- name: b
-  kind: Other
-- plain
-"""
-
-
-def parsed(text: str) -> tuple[ParsedObject, ...]:
-    return parse_file("f.yaml", text.encode(), LIMITS).objects
-
-
-@pytest.mark.parametrize(
-    ("before", "above"), [("", 0), ("# comment\n---\n", 2), ("a: 1\n---\n", 2), ("a: [\n---\n", 2)]
-)
-def test_positions_of_an_object_are_those_in_its_file(before: str, above: int) -> None:
-    place = parsed(f"{before}{OBJECT}")[-1].place
-
-    assert place.location == Location("f.yaml", 1 + above)
-    assert place.mark(("text",)) == (2 + above, 7)
-    assert place.mark(("text", "gone")) == (2 + above, 7)
-    assert place.mark(("items", 0)) == (5 + above, 9)
-    assert place.key_mark(("text",)) == (2 + above, 1)
-    assert place.mark_inside(("text",), 5) == (4 + above, 4)
-
-
-@pytest.mark.parametrize(("before", "above"), [("", 0), ("a: [\n---\n", 2)])
-def test_items_of_a_list_are_objects_with_positions_of_their_own(before: str, above: int) -> None:
-    first, second, third = parsed(f"{before}{LIST}")
-
-    values: list[Any] = [item.value for item in (first, second, third)]
-    assert values == [
-        {"apiVersion": "v1", "kind": "Thing", "name": "a"},
-        {"apiVersion": "v1", "kind": "Other", "name": "b"},
-        "plain",
-    ]
-    assert [item.place.location.line for item in (first, second, third)] == [4 + above, 5 + above, 7 + above]
-    assert second.place.mark(("name",)) == (5 + above, 9)
-    assert second.place.key_mark(("kind",)) == (6 + above, 3)
-    assert second.place.mark_inside(("kind",), 2) == (6 + above, 11)
-
-
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("kind: List\nitems: [{a: 1}]\n", [{"a": 1}]),
-        ("kind: ThingList\nitems: {a: 1}\n", [{"kind": "ThingList", "items": {"a": 1}}]),
-        ("kind: Things\nitems: [1]\n", [{"kind": "Things", "items": [1]}]),
-        ("kind: 1\nitems: [1]\n", [{"kind": 1, "items": [1]}]),
-        ("items: [1]\n", [{"items": [1]}]),
-        ("- 1\n", [[1]]),
-        ("kind: ThingList\nitems: []\n", []),
-        (
-            "apiVersion: v1\nkind: ThingList\nitems: [{a: 1}, {apiVersion: w, kind: X}]\n",
-            [{"apiVersion": "v1", "kind": "Thing", "a": 1}, {"apiVersion": "w", "kind": "X"}],
-        ),
-    ],
-)
-def test_list_is_what_is_named_so_and_has_a_list_of_items(text: str, values: list[Any]) -> None:
-    assert [item.value for item in parsed(text)] == values
-
-
-def test_broken_document_is_told_at_its_line_and_the_others_are_read() -> None:
-    content = parse_file("f.yaml", b"a: 1\n---\nkind: A\nb: [\n---\nc: 3\n---\nd: 1\nd: 2\n", LIMITS)
-
-    assert [item.value for item in content.objects] == [{"a": 1}, {"c": 3}]
-    syntax, double = (broken.problem for broken in content.broken)
-    assert (syntax.reason, syntax.location.path, syntax.location.line) == (Reason.INVALID_YAML, "f.yaml", 5)
-    assert syntax.hint == "Check quotes, indentation and brackets."
-    assert (double.reason, double.location.line) == (Reason.DUPLICATE_KEY, 9)
-    assert double.hint == "Keep one of the two."
-    assert [broken.identity for broken in content.broken] == [ClaimedIdentity("", "A"), ClaimedIdentity()]
+from reconciler.read.files import ClaimedIdentity, guess_identity, parse_file, yaml_limits
 
 
 def test_file_over_the_limit_is_one_broken_document() -> None:

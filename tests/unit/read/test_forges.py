@@ -1,6 +1,6 @@
 """Answers of forges: pull requests, checks and requests on the dashboard. One that fails stops no other."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,14 +11,12 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.base.errors import Location, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
-from reconciler.forge.api.forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import (
     CheckState,
     Commit,
     PullRequest,
     PullState,
-    RepositoryRole,
     RepositoryView,
     ReviewedLock,
     Source,
@@ -26,7 +24,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.policy import ApprovalPolicy, ApprovalRule, Policy, PullRequestPolicy, RolloutPolicy
+from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
 from tests.support.git import Repo, make_repository
@@ -36,7 +34,6 @@ WHERE = Location("locks")
 LOCK_HEAD = "reconciler/demo/lock"
 DOWN = UnavailableError("it is down", hint="Wait.")
 POLICY = Policy(instance="demo")
-CHECKED = replace(POLICY, approval=ApprovalPolicy(auto=(ApprovalRule(checks=("build",)),)))
 
 
 @dataclass
@@ -121,25 +118,6 @@ def propose(repo: Repo, *heads: str) -> None:
         repo.point(f"refs/heads/{head}", repo.oid("main"))
 
 
-def test_pull_requests_are_listed_once_for_all_views_of_a_repository(fleet: Fleet) -> None:
-    propose(fleet.repository("edge", (pull("a"), pull("b", unreadable="why"))), "a", "b")
-    first, second = fleet.view("edge"), fleet.view("edge", "second")
-
-    state = fleet.read(first, second)
-
-    assert state.pulls == {first.url: (pull("a"),)}
-    assert state.unreadable == {first.url: (pull("b", unreadable="why"),)}
-    assert state.views == {first.key: first, second.key: second}
-    assert (state.problems, state.notes, state.retry_requests, state.passed_checks) == (
-        (),
-        (),
-        frozenset(),
-        {},
-    )
-    assert fleet.forges["edge"].asked == ["pulls"]
-    assert fleet.forges["control"].asked == []
-
-
 def test_repository_of_another_shard_is_not_listed(fleet: Fleet) -> None:
     fleet.repository("edge")
     fleet.unlisted = frozenset({"edge"})
@@ -172,38 +150,6 @@ def test_unreachable_forge_makes_each_view_of_its_repository_unavailable_and_no_
     assert fleet.forges["down"].asked == ["pulls"]
 
 
-@pytest.mark.parametrize("is_skipped", [False, True])
-def test_repository_that_was_not_read_spends_its_share_of_the_budget(fleet: Fleet, is_skipped: bool) -> None:
-    fleet.repository("edge")
-    view = fleet.view("edge")
-    problem = None if is_skipped else view.problem_at(Reason.REPOSITORY_UNAVAILABLE, "gone")
-    view = replace(view, problem=problem, role=RepositoryRole.SKIPPED if is_skipped else view.role)
-
-    state = fleet.read(view)
-
-    assert fleet.unread == [(view.remote, view.url)]
-    assert (state.pulls, state.views, fleet.forges["edge"].asked) == ({}, {view.key: view}, [])
-
-
-@pytest.mark.parametrize("state", PullState)
-def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
-    fleet: Fleet, state: PullState
-) -> None:
-    fleet.repository("edge", (pull("new", state=state),))
-    view = fleet.view("edge")
-
-    read = fleet.read(view)
-
-    if state is not PullState.OPEN:
-        assert read.views == {view.key: view}
-        return
-    problem = read.views[view.key].problem
-    assert problem is not None
-    assert problem.message == f"Branch new of {view.remote} came while it was read: another run is writing"
-    assert problem.hint == "Run again."
-    assert read.pulls == {}
-
-
 def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) -> None:
     lock = ReviewedLock("main")
 
@@ -211,12 +157,6 @@ def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) ->
 
     control = fleet.mirrors.open(str(fleet.root / "control.git")).url
     assert (state.pulls, state.reviewed, state.problems) == ({control: ()}, lock, ())
-
-
-def test_control_repository_that_is_registered_is_listed_once(fleet: Fleet) -> None:
-    fleet.read(fleet.view("control"), reviewed=ReviewedLock("main"))
-
-    assert fleet.forges["control"].asked == ["pulls"]
 
 
 EARLIER = Problem(Location("locks/x"), Reason.INVALID_STATE, "earlier")
@@ -252,31 +192,7 @@ def test_lock_is_closed_where_the_pull_request_of_its_branch_is_unreadable(
     assert (state.reviewed.is_open, state.reviewed.problems) == (is_open, (EARLIER, *problems))
 
 
-def checked(fleet: Fleet, policy: Policy, pulls: Iterable[PullRequest], checks: Any) -> ForgeState:
-    propose(fleet.repository("edge"), "a", "b", "c")
-    fleet.forges["edge"] = Forge(tuple(pulls), checks)
-    return fleet.read(fleet.view("edge"), policy=policy)
-
-
 OPEN = (pull("a", head_oid="1"), pull("b", head_oid="2"), pull("c", head_oid="3", state=PullState.CLOSED))
-
-
-def test_checks_are_read_of_the_heads_of_open_pull_requests(fleet: Fleet) -> None:
-    found = {"build": CheckState.PASSED, "lint": CheckState.PENDING}
-    state = checked(fleet, CHECKED, OPEN, found)
-
-    url = fleet.view("edge").url
-    assert state.passed_checks == {(url, "1"): {"build"}, (url, "2"): {"build"}}
-    waiting = {"lint": CheckState.PENDING}
-    assert state.other_checks == {(url, "1"): waiting, (url, "2"): waiting}
-    assert fleet.forges["edge"].asked == ["pulls", "1", "2"]
-
-
-@pytest.mark.parametrize("rules", [(), (ApprovalRule(),)])
-def test_checks_that_no_rule_requires_are_not_read(fleet: Fleet, rules: tuple[ApprovalRule, ...]) -> None:
-    state = checked(fleet, replace(POLICY, approval=ApprovalPolicy(auto=rules)), OPEN, {})
-
-    assert (state.passed_checks, fleet.forges["edge"].asked) == ({}, ["pulls"])
 
 
 def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> None:
@@ -289,117 +205,3 @@ def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> 
 
     assert state.passed_checks == {(view.url, "9" * 40): {"build"}}
     assert fleet.forges["edge"].asked == ["pulls", "9" * 40]
-
-
-def test_checks_that_cannot_be_read_approve_nothing(fleet: Fleet) -> None:
-    state = checked(fleet, CHECKED, OPEN, RefusedError("no"))
-
-    assert state.passed_checks == {}
-    assert fleet.forges["edge"].asked == ["pulls", "1", "2"]
-
-
-KEY = "0" * 16
-
-
-class Dashboard(ApiForge):
-    """A forge that has one issue, or an error in its place."""
-
-    def __init__(self, issue: Any) -> None:
-        self.issue = issue
-
-    def find_issues(self, key: str, title: str) -> Any:
-        assert (key, title) == ("dashboard/demo", "Dashboard of demo")
-        if isinstance(self.issue, UnavailableError):
-            raise self.issue
-        return () if self.issue is None else (self.issue,)
-
-
-@dataclass
-class Issue:
-    """An issue with one ticked box."""
-
-    is_open: bool
-    body: str = f"- [x] <!-- reconciler:ask {KEY} -->"
-
-
-@pytest.mark.parametrize(
-    ("issue", "keys", "notes"),
-    [
-        (Issue(is_open=True), {KEY}, ()),
-        (Issue(is_open=False), set(), ()),
-        (None, set(), ()),
-        (DOWN, set(), ("The dashboard cannot be read: it is down",)),
-    ],
-)
-def test_ticked_boxes_of_an_open_dashboard_are_requests(
-    fleet: Fleet, issue: Any, keys: set[str], notes: tuple[str, ...]
-) -> None:
-    fleet.forges["control"] = Dashboard(issue)
-    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
-
-    state = fleet.read(policy=policy)
-
-    assert (state.retry_requests, state.notes) == (keys, notes)
-    assert fleet.read(policy=POLICY).retry_requests == set()
-
-
-def test_forge_without_issues_has_no_dashboard(fleet: Fleet) -> None:
-    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
-
-    assert fleet.read(policy=policy).retry_requests == set()
-
-
-@dataclass(eq=False)
-class Listing(ApiForge):
-    """A forge that returns its open pull request, and the ended one if it is asked for everything."""
-
-    following: Any = None
-    is_due: bool = False
-    asked: list[Any] = field(default_factory=list)
-
-    def list_pulls(self) -> tuple[PullRequest, ...]:
-        return (pull("a"), pull("b", number=2, state=PullState.MERGED))
-
-    def list_known(self, url: str, history: Any, branches: Any) -> KnownPulls:
-        self.asked.append((url, history, branches))
-        return KnownPulls((pull("a"),), self.following, self.is_due)
-
-
-def test_forge_with_an_api_lists_what_the_recorded_history_does_not_have(fleet: Fleet) -> None:
-    repo = fleet.repository("edge")
-    propose(repo, "a")
-    repo.tag("v1")
-    view = fleet.view("edge")
-    forge = fleet.forges["edge"] = Listing(following="new", is_due=True)
-    fleet.histories = {view.url: "old", "unregistered": "older"}
-
-    state = fleet.read(view)
-
-    assert forge.asked == [(view.url, "old", {"main", "a"})]
-    assert state.pulls == {view.url: (pull("a"),)}
-    assert (state.histories, state.is_history_due) == ({view.url: "new"}, True)
-
-
-def test_history_that_is_of_no_more_use_is_dropped(fleet: Fleet) -> None:
-    propose(fleet.repository("edge"), "a")
-    view = fleet.view("edge")
-    fleet.forges["edge"] = Listing()
-    fleet.histories = {view.url: "old"}
-
-    state = fleet.read(view)
-
-    assert (state.histories, state.is_history_due) == ({}, False)
-
-
-def test_run_for_people_lists_everything_and_keeps_histories(fleet: Fleet) -> None:
-    propose(fleet.repository("edge"), "a")
-    view = fleet.view("edge")
-    forge = fleet.forges["edge"] = Listing(following="new", is_due=True)
-    fleet.histories = {view.url: "old"}
-    fleet.lists_ended = True
-
-    state = fleet.read(view)
-
-    assert forge.asked == []
-    assert [pull.number for pull in state.pulls[view.url]] == [1, 2]
-    assert (state.histories, state.is_history_due) == ({view.url: "old"}, False)

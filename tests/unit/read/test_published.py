@@ -11,12 +11,11 @@ from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import DependencyInputs, PackageTree, PublishedPackages
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import Inventory, ReviewedLock, TreeAt, Trust
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.inventory.inventory import Inventory, ReviewedLock, Trust
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import File
 from reconciler.policy import Limits, Policy
 from reconciler.read.dependencies import (
-    parse_version,
     read_dependencies,
     read_index_directory,
     read_published,
@@ -116,54 +115,6 @@ def test_tag_that_is_a_version_makes_a_candidate(world: World, tag: str, version
     assert world.revisions() == {tree: version or f"9.9.9+{tree[:12]}"}
 
 
-def test_other_file_name_counts_where_the_first_is_missing(world: World) -> None:
-    world.blue.commit({"web/package.yml": manifest(name="second.io")})
-    world.blue.tag("web/v1")
-    world.blue.commit({"web/package.yaml": None})
-    world.blue.tag("web/v2")
-
-    assert [c.names for c in world.read().candidates] == [("web.io",), ("second.io",)]
-    assert [c.location.path for c in world.read().candidates] == [
-        "blue/web/v1/package.yaml",
-        "blue/web/v2/package.yml",
-    ]
-
-
-def test_documents_of_other_kinds_are_passed_over(world: World) -> None:
-    world.blue.commit(
-        {
-            "web/package.yaml": "---\n".join(
-                ["- list\n", manifest(group="other.dev"), "kind: Package\n", manifest()]
-            )
-        }
-    )
-    world.blue.tag("web/v1")
-
-    (candidate,) = world.read().candidates
-
-    assert candidate.location.line > 5
-
-
-def test_package_without_requirements_in_any_revision_is_left_out(world: World) -> None:
-    world.blue.commit({"db/Kptfile": kptfile("db")})
-    world.blue.tag("db/v1")
-
-    assert world.versions("blue/db") == []
-    assert world.revisions("blue/db") == {}
-
-
-def test_revision_without_requirements_of_a_package_that_has_some_can_be_pinned(world: World) -> None:
-    world.blue.tag("web/v1")
-    world.blue.commit({"web/package.yaml": None})
-    world.blue.tag("web/v2")
-
-    assert world.versions() == [("1.0.0", "v1")]
-    published = world.read()
-    last = published.revisions[PackageTree(PackageKey(world.url, "web"), world.blue.tree("main", "web"))]
-    assert (last.version.text, last.source, last.digest) == ("2.0.0", "v2", world.blue.tree("main", "web"))
-    assert last not in published.candidates
-
-
 def untagged(world: World, name: str, version: str) -> dict[str, str]:
     tree = world.blue.tree(name, "web")
     return {tree: f"{version}+{tree[:12]}"}
@@ -185,26 +136,6 @@ def test_upstream_can_be_pinned_to_main_and_to_drafts(world: World) -> None:
     assert world.versions("blue/web") == [("1.0.0", "v1")]
 
 
-def test_upstream_can_be_pinned_to_what_a_branch_or_lock_names(world: World) -> None:
-    commit = world.blue.commit({"web/package.yaml": manifest("5.0.0")}, branch="x", start="main")
-    tree = world.blue.tree("x", "web")
-
-    def at(url: str, path: str) -> dict[TreeAt, Oid]:
-        return {TreeAt(url, commit, path): tree}
-
-    main = untagged(world, "main", "9.9.9")
-    assert world.revisions("blue/web", trees=at(world.url, "web")) == {
-        **main,
-        **untagged(world, "x", "5.0.0"),
-    }
-    assert world.revisions("blue/web", trees=at(world.url, "db")) == main
-    assert world.revisions("blue/web", trees=at("other", "web")) == main
-    trusted = {world.url: Trust(tags=frozenset({("any", commit)}))}
-    assert world.revisions("blue/web", trees=at(world.url, "web"), trust=trusted) == untagged(
-        world, "x", "5.0.0"
-    )
-
-
 def test_package_of_a_variant_is_no_candidate(world: World) -> None:
     owned = kptfile("web", owner="default/default/pv")
     world.blue.commit({"web/Kptfile": owned})
@@ -214,13 +145,6 @@ def test_package_of_a_variant_is_no_candidate(world: World) -> None:
     assert world.versions("blue/web") == []
     (followed,) = world.read("blue/web").revisions.values()
     assert (followed.version.text, followed.names) == ("1.0.0", ())
-
-
-def test_package_that_is_gone_is_no_candidate(world: World) -> None:
-    world.blue.tag("web/v1")
-    world.blue.commit({"web/Kptfile": None, "web/package.yaml": None, "x": ""})
-
-    assert world.read() == PublishedPackages()
 
 
 def test_unverified_revision_is_refused_by_the_name_of_its_package(world: World) -> None:
@@ -266,26 +190,6 @@ def test_invalid_manifest_is_a_warning_and_refuses_its_revision_alone(world: Wor
     }
     (syntax,) = [p for p in published.warnings if p.reason is Reason.INVALID_YAML]
     assert (syntax.subject, syntax.location.line > 5) == ("package web", True)
-
-
-def test_manifest_over_the_limit_has_no_requirements(world: World) -> None:
-    world.blue.tag("web/v1")
-
-    assert world.versions(policy=Policy(limits=Limits(manifest_bytes=len(manifest())))) == [("1.0.0", "v1")]
-    assert world.versions(policy=Policy(limits=Limits(manifest_bytes=len(manifest()) - 1))) == []
-
-
-def test_repository_that_cannot_be_read_any_more_is_skipped(world: World) -> None:
-    world.blue.tag("web/v1")
-    green = world.repository("green", {"db/Kptfile": kptfile("db"), "db/package.yaml": manifest()})
-    green.tag("db/v1")
-    inventory = world.inventory()
-    assert len(read_published(inventory, world.mirrors).candidates) == 2
-    world.blue.path.rename(world.root / "gone")
-
-    published = read_published(inventory, Mirrors(world.root / "again"))
-
-    assert [candidate.id.name.rpartition("//")[2] for candidate in published.candidates] == ["db"]
 
 
 # Locks
@@ -353,12 +257,3 @@ def test_index_of_a_working_copy_is_read_as_it_lies_there(tmp_path: Path) -> Non
     (problem,) = folders.problems
     assert (problem.location, problem.reason) == (Location("index/a.yaml", 3), Reason.INVALID_MANIFEST)
     assert read_index_directory(tmp_path / "nowhere", Limits()).documents == ()
-
-
-def test_version_of_the_index_with_a_file_that_is_not_understood_is_none() -> None:
-    good = b"apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/a\nversion: v1.0.0\n"
-
-    read = parse_version({"index/x/bundle.yaml": good, "index/x/more.yaml": b"a: ["})
-
-    assert read.candidates == ()
-    assert {problem.reason for problem in read.problems} == {Reason.INVALID_YAML}

@@ -465,13 +465,6 @@ def test_missing_branch_hints_at_the_default_branch(read: Read, repo: Repo) -> N
     assert view.packages == {}
 
 
-def test_default_branch_without_a_commit_is_no_hint(read: Read, tmp_path: Path) -> None:
-    view = view_of(read, make_repository(tmp_path / "empty.git"), branch="master")
-
-    assert view.problem is not None
-    assert view.problem.hint.startswith("Set spec.git.branch, ")
-
-
 def test_empty_repository_needs_create_branch(read: Read, tmp_path: Path) -> None:
     empty = make_repository(tmp_path / "empty.git")
 

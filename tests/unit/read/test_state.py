@@ -15,19 +15,10 @@ from reconciler.names.ids import ObjectName
 from reconciler.policy import Limits
 from reconciler.read.state import State, read_state, read_statuses
 from reconciler.records.state import (
-    NOTHING_REFUSED,
-    REFUSED_DELETIONS,
     VARIANTS_FORMAT,
-    WANTED_LOCK,
     PackageVariantRecord,
-    RefusedDeletionsRecord,
     SetRecord,
-    SharedSpec,
-    UpstreamLock,
-    WantedLockRecord,
     branch_files,
-    lock_bytes,
-    lock_path,
     record_bytes,
     record_path,
 )
@@ -97,98 +88,6 @@ def test_as_many_earlier_versions_as_the_limit_are_tried(
 
     assert state.records == records
     assert len(state.problems) == 1
-
-
-@pytest.mark.parametrize("later", [{}, {record_path(VARIANT): b"{"}], ids=["of now", "an earlier one"])
-def test_state_of_a_newer_version_is_an_error(world: Callable[..., World], later: dict[str, bytes]) -> None:
-    newer = single_file(VARIANT).replace(b"reconciler.dev/v1alpha1", b"reconciler.dev/v2")
-    made = world({record_path(VARIANT): newer}, *([later] if later else []))
-
-    with pytest.raises(ConfigurationError) as caught:
-        read_state(made.mirror, made.commit, Limits())
-
-    assert caught.value.location is not None
-    assert caught.value.location.path == record_path(VARIANT)
-    assert (
-        str(caught.value) == f"{record_path(VARIANT)}: The state was written by a newer version of reconciler"
-    )
-    assert caught.value.hint == "Use that version, or a newer one."
-
-
-PIN = UpstreamLock(
-    namespace="default",
-    name="web",
-    repository="up",
-    package="web",
-    selector={},
-    commit="1" * 40,
-    tree="2" * 40,
-)
-
-
-def test_pins_the_computed_lock_and_refused_deletions_are_read_back(world: Callable[..., World]) -> None:
-    refused = RefusedDeletionsRecord()
-    files = {lock_path(PIN): lock_bytes(PIN), WANTED_LOCK: record_bytes(WantedLockRecord(tree="3" * 40))}
-    made = world({**files, REFUSED_DELETIONS: record_bytes(refused)})
-
-    state = read_state(made.mirror, made.commit, Limits())
-
-    assert (state.locks, state.wanted_lock, state.refused) == ({PIN.key: PIN}, "3" * 40, refused)
-    assert state.problems == ()
-    assert State().refused == NOTHING_REFUSED
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [(REFUSED_DELETIONS, "The record cannot be read: "), (f"{REFUSED_DELETIONS}/x", "it is a directory")],
-)
-def test_every_deletion_needs_consent_where_the_refused_ones_are_unreadable(
-    world: Callable[..., World], path: str, message: str
-) -> None:
-    made = world({path: b"{"})
-
-    state = read_state(made.mirror, made.commit, Limits())
-
-    (problem,) = state.problems
-    assert (state.refused, problem.location.path, problem.reason) == (
-        None,
-        REFUSED_DELETIONS,
-        Reason.INVALID_STATE,
-    )
-    assert message in problem.message
-    assert problem.hint == (
-        "Until the next apply writes it anew, every deletion needs consent. "
-        "Each refusal of the plan prints how to consent."
-    )
-
-
-def test_damaged_record_counts_as_its_last_readable_version_which_is_named(
-    world: Callable[..., World],
-) -> None:
-    path = record_path(VARIANT)
-    made = world({path: record_bytes(VARIANT)}, {path: b"{"})
-    first = made.mirror.commit(made.commit).parents[0]
-
-    state = read_state(made.mirror, made.commit, Limits())
-
-    (problem,) = state.problems
-    assert problem.message.startswith("The record cannot be read: Invalid JSON")
-    assert problem.message.endswith(f"; that of commit {first} counts")
-    assert problem.hint == (
-        "What it owned is kept as it is. The next apply replaces the record; "
-        f"`git show {made.commit}:{path}` in the control repository still shows it."
-    )
-    assert state.records == {VARIANT.key: VARIANT}
-
-
-def test_damaged_record_without_an_earlier_version_owns_nothing(world: Callable[..., World]) -> None:
-    path = record_path(VARIANT)
-    made = world({"other": "1"}, {path: b"{"})
-
-    state = read_state(made.mirror, made.commit, Limits())
-
-    assert state.records == {}
-    assert "counts" not in state.problems[0].message
 
 
 def test_records_are_read_from_the_lines_of_a_repository(world: Callable[..., World]) -> None:
@@ -355,23 +254,3 @@ def test_spec_that_records_share_is_the_one_that_was_written(
     assert read[0].spec["downstream"] == downstream
     assert replace(written[0], spec={**spec, "downstream": {"package": "web"}}) != read[0]
     assert [*map(record_bytes, read)] == [*map(record_bytes, written)]
-
-
-def test_specs_without_a_downstream_are_read_as_they_are(world: Callable[..., World]) -> None:
-    made = world({LINES: record_bytes(replace(DB, spec={"upstream": {"repo": "up"}}))})
-
-    (record,) = read_state(made.mirror, made.commit, Limits()).records.values()
-
-    assert record.spec == {"upstream": {"repo": "up"}}
-
-
-def test_records_of_one_set_hold_their_spec_once(world: Callable[..., World]) -> None:
-    shared = {"upstream": {"repo": "up"}, "pipeline": {"mutators": [{"image": "set-labels"}]}}
-    specs = {name: {**shared, "downstream": {"repo": "edge", "package": name}} for name in "ab"}
-    written = [replace(DB, name=name, spec=spec) for name, spec in specs.items()]
-    made = world({LINES: b"".join(map(record_bytes, written))})
-
-    one, other = read_state(made.mirror, made.commit, Limits()).records.values()
-
-    assert isinstance(one.spec, SharedSpec)
-    assert one.spec["pipeline"] is other.spec["pipeline"]

@@ -2,19 +2,16 @@
 
 from pathlib import Path
 
-import pygit2
 import pytest
 
 from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryRole
-from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
-from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
+from reconciler.policy import ForgeKind, Policy
 from reconciler.read.repositories import describe_repositories, read_repositories
-from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
+from reconciler.read.repositories.discovery import MAX_DEPTH, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.reading import read_registered
 from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
@@ -42,63 +39,10 @@ def paths(found: Survey) -> tuple[set[str], set[str], set[str]]:
     return {package.path for package in found.packages}, {*found.directories}, {*found.files}
 
 
-def test_survey_has_packages_the_directories_outside_and_their_files(repo: Repo, tmp_path: Path) -> None:
-    found = survey(repo, tmp_path)
-
-    assert paths(found) == (
-        {"a/web"},
-        {"", "a", "b", "b/c"},
-        {"README.md", "Kptfile", "a/notes.txt", "b/c/x"},
-    )
-    assert found.directories == {path: repo.tree("main", path) for path in ("", "a", "b", "b/c")}
-    (web,) = found.packages
-    assert (web.tree, web.kptfile) == (
-        repo.tree("main", "a/web"),
-        repo.git[repo.oid("main")].tree["a/web/Kptfile"].id,
-    )
-
-
 def test_survey_of_a_directory_leaves_out_those_of_other_views(repo: Repo, tmp_path: Path) -> None:
     assert paths(survey(repo, tmp_path, "a")) == ({"a/web"}, {"a"}, {"a/notes.txt"})
     assert paths(survey(repo, tmp_path, "a/web")) == ({"a/web"}, set(), set())
     assert paths(survey(repo, tmp_path, "", "a", "b/c")) == (set(), {"", "b"}, {"README.md", "Kptfile"})
-
-
-@pytest.mark.parametrize(
-    ("directory", "file"),
-    [
-        ("nowhere", ""),
-        ("a/nowhere/below", ""),
-        ("README.md", "README.md"),
-        ("README.md/below", "README.md"),
-        ("a/notes.txt", "a/notes.txt"),
-        ("a/notes.txt/below/more", "a/notes.txt"),
-        ("a/web/Kptfile/x", "a/web/Kptfile"),
-    ],
-)
-def test_file_in_place_of_a_directory_is_all_that_is_there(
-    repo: Repo, tmp_path: Path, directory: str, file: str
-) -> None:
-    assert paths(survey(repo, tmp_path, directory)) == (set(), set(), {file} - {""})
-
-
-def test_refused_names_are_files_where_no_package_can_be(repo: Repo, tmp_path: Path) -> None:
-    main = repo.oid("main")
-    below = repo.raw_tree((b"40000", b"..", repo.tree("main", "b")), (b"160000", b"module", "1" * 40))
-    root = repo.raw_tree((b"40000", b"evil", below))
-    repo.point("refs/heads/main", repo.write(root, [main]))
-
-    assert paths(survey(repo, tmp_path)) == (set(), {"", "evil"}, {"evil/..", "evil/module"})
-
-
-def test_malformed_tree_is_a_package_that_cannot_be_read(repo: Repo, tmp_path: Path) -> None:
-    cut = Oid(str(repo.git.odb.write(pygit2.enums.ObjectType.TREE, b"100644 x\0cut")))
-    root = repo.raw_tree((b"40000", b"odd", cut))
-    repo.point("refs/heads/main", repo.write(root, [repo.oid("main")]))
-
-    (package,) = survey(repo, tmp_path).packages
-
-    assert package == PackageDirectory("odd", cut, None)
 
 
 @pytest.mark.parametrize(("depth", "is_found"), [(MAX_DEPTH, True), (MAX_DEPTH + 2, False)])
@@ -112,54 +56,6 @@ def test_packages_are_searched_to_a_depth(repo: Repo, tmp_path: Path, depth: int
 # Owners of code
 
 GITHUB, GITLAB = ForgeKind.GITHUB, ForgeKind.GITLAB
-EVERYWHERE = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
-
-
-@pytest.mark.parametrize(
-    ("kind", "there", "path"),
-    [
-        (GITHUB, EVERYWHERE, ".github/CODEOWNERS"),
-        (GITHUB, EVERYWHERE[1:], "CODEOWNERS"),
-        (GITHUB, EVERYWHERE[2:], "docs/CODEOWNERS"),
-        (GITHUB, EVERYWHERE[3:], ""),
-        (GITLAB, EVERYWHERE, "CODEOWNERS"),
-        (GITLAB, EVERYWHERE[2:], "docs/CODEOWNERS"),
-        (GITLAB, EVERYWHERE[3:], ".gitlab/CODEOWNERS"),
-        (GITLAB, EVERYWHERE[:1], ""),
-        (ForgeKind.GITEA, EVERYWHERE, ""),
-        (ForgeKind.LOCAL, EVERYWHERE, ""),
-        (None, EVERYWHERE, ""),
-    ],
-)
-def test_owners_of_code_are_those_that_the_forge_reads(
-    repo: Repo, tmp_path: Path, kind: ForgeKind | None, there: tuple[str, ...], path: str
-) -> None:
-    repo.commit({file: f"* @{file}" for file in there})
-    rules = (ForgeRule(str(repo.path), kind),) if kind else ()
-
-    def read(*, is_used: bool) -> str:
-        policy = Policy(forges=rules, pull_requests=PullRequestPolicy(code_owners=is_used))
-        (view,) = read_registered([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
-        return view.code_owners
-
-    assert read(is_used=True) == (f"* @{path}" if path else "")
-    assert read(is_used=False) == ""
-
-
-@pytest.mark.parametrize(("size", "text"), [(20, "* @team" + "\ufffd" * 13), (21, "")])
-def test_owners_of_code_that_are_too_long_are_not_read(
-    repo: Repo, tmp_path: Path, size: int, text: str
-) -> None:
-    repo.commit({"CODEOWNERS": b"* @team".ljust(size, b"\xff")})
-    policy = Policy(
-        forges=(ForgeRule(str(repo.path), GITHUB),),
-        pull_requests=PullRequestPolicy(code_owners=True),
-        limits=Limits(manifest_bytes=20),
-    )
-
-    (view,) = read_registered([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
-
-    assert view.code_owners == text
 
 
 def test_refused_repository_is_not_read(repo: Repo, tmp_path: Path) -> None:

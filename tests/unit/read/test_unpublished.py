@@ -79,29 +79,3 @@ def test_annotations_of_a_commit_of_many_packages_are_parsed_once(
     unpublished = [packages[f"p{n}"].unpublished[0] for n in range(10, 20)]
     assert [state.workspaces for state in unpublished] == [{1: f"w{n}"} for n in range(10, 20)]
     assert len([message for message in parsed if "p19" in message]) == 1
-
-
-def test_packages_hold_the_texts_of_other_values(repo: Repo, tmp_path: Path) -> None:
-    repo.commit({"web/x": "1", "api/Kptfile": OURS})
-    registered, mirrors = [registration(str(repo.path))], Mirrors(tmp_path / "cache")
-    alone = read_registered(registered, mirrors, Policy())
-    (packages,) = (view.packages for view in alone.values())
-    held = {text: text.encode().decode() for text in ("web", str(packages["web"].main_tree))}
-
-    (view,) = read_registered(registered, mirrors, Policy(), texts=held).values()
-
-    web = view.packages["web"]
-    assert view.packages == packages
-    assert web.path is held["web"]
-    assert next(path for path in view.packages if path == "web") is held["web"]
-    assert web.main_tree is held[str(web.main_tree)]
-    assert web.unpublished[-1].tree is web.main_tree
-
-
-def test_packages_of_one_commit_hold_it_once(repo: Repo, tmp_path: Path) -> None:
-    repo.commit({"web/x": "1", "api/Kptfile": OURS})
-
-    packages = read(tmp_path, registration(str(repo.path)))["edge"].packages
-
-    web, api = (packages[name].unpublished[-1].commit for name in ("web", "api"))
-    assert web is api

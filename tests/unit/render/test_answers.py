@@ -16,9 +16,6 @@ from reconciler.render.answers import (
     asked_conflicts,
     classify_conflicts,
     classify_delivery,
-    classify_fresh,
-    current_value,
-    find_document,
 )
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
@@ -236,109 +233,11 @@ def test_conflict_name_has_no_shell_metacharacter(odd: str) -> None:
 
 # Current values
 
-DEPLOYMENT = """\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: web
-  annotations:
-    a.b/c: dotted
-spec:
-  replicas: 2
-  args: [one, "two]"]
-  containers:
-  - name: app
-    image: app:1
-  - name: log]
-    image: log:1
-  ports:
-  - {containerPort: 80, protocol: TCP, name: http}
-  - {containerPort: 80, protocol: UDP, name: dns}
-  empty: {}
-"""
-FILES = package(
-    {
-        "Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\npipeline:\n  mutators:\n"
-        "  - image: set-labels:v1\n    name: labels\n",
-        "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n---\n" + DEPLOYMENT,
-        "b.yaml": DEPLOYMENT.replace("replicas: 2", "replicas: 3"),
-        "notes.txt": "first\nsecond\n",
-        "sub/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: sub\n",
-    }
-)
-WEB = "Deployment web"
-
-
-def at(field: str, path: str = "a.yaml", resource: str = WEB) -> Conflict:
-    return Conflict(path, resource, field, None, None, None, "BothChanged")
-
 
 def text(
     upstream: str | None, local: str | None, reason: str = "BothChanged", path: str = "notes.txt"
 ) -> Conflict:
     return Conflict(path, "", "", None, upstream, local, reason)
-
-
-VALUES_NOW: dict[str, tuple[Conflict, str | None]] = {
-    "a field": (at("spec.replicas"), "2"),
-    "in the file of the conflict": (at("spec.replicas", "b.yaml"), "3"),
-    "in another file if that one is gone": (at("spec.replicas", "gone.yaml"), "2"),
-    "in another file if that one lost the resource": (at("spec.replicas", "notes.txt"), "2"),
-    "a field that is absent": (at("spec.gone"), None),
-    "a field below one that is absent": (at("spec.gone.more"), None),
-    "a field whose name begins alike": (at("spec.replica"), None),
-    "a field with a dot in its name": (at('metadata.annotations."a.b/c"'), "dotted"),
-    "an element by its name": (at("spec.containers[name=app].image"), "app:1"),
-    "an element with a bracket in its name": (at("spec.containers[name=log]].image"), "log:1"),
-    "an element that is absent": (at("spec.containers[name=gone].image"), None),
-    "an element by two keys": (at("spec.ports[containerPort=80,protocol=UDP].name"), "dns"),
-    "an element by one of two keys": (at("spec.ports[containerPort=80,gone=1].name"), "http"),
-    "an element by keys that it has not": (at("spec.ports[gone=1].name"), None),
-    "a text in a list": (at("spec.args[=one]"), "one"),
-    "a text with a bracket in a list": (at("spec.args[=two]]"), '"two]"'),
-    "a text that is absent": (at("spec.args[=three]"), None),
-    "a text where items are mappings": (at("spec.containers[=app]"), None),
-    "a key where items are texts": (at("spec.args[name=one]"), None),
-    "a function by its name": (
-        at("pipeline.mutators[function=labels].image", "Kptfile", "Kptfile"),
-        "set-labels:v1",
-    ),
-    "a function by the start of its image": (
-        at("pipeline.mutators[function=set-labels:v1@sha256].name", "Kptfile", "Kptfile"),
-        "labels",
-    ),
-    "a function that is absent": (at("pipeline.mutators[function=other].name", "Kptfile", "Kptfile"), None),
-    "a field of the Kptfile": (at("metadata.name", "Kptfile", "Kptfile"), "web"),
-    "a field of the Kptfile of a sub-package": (at("metadata.name", "sub/Kptfile", "Kptfile"), "sub"),
-    "a Kptfile that is absent": (at("metadata.name", "gone/Kptfile", "Kptfile"), None),
-    "a resource that is absent": (at("spec", resource="Deployment gone"), None),
-    "a resource": (at("", "b.yaml"), DEPLOYMENT.replace("replicas: 2", "replicas: 3")),
-    "a sub-package": (at("", "sub", "Package"), "package"),
-    "a sub-package that is absent": (at("", "su", "Package"), None),
-    "a text file that is absent": (text("a", "b", path="gone.txt"), None),
-    "a text file that one side deleted": (text(None, "first", "DeletedUpstream"), "first\nsecond\n"),
-    "a text file that was added": (text("x", "first", "BothAdded"), "first\nsecond\n"),
-    "lines that local deleted": (text("first", None), "first\nsecond\n"),
-    "local's lines": (text("second", "first"), "first"),
-    "upstream's lines": (text("second", "third"), "second"),
-    "lines of nobody": (text("third", "fourth"), "first\nsecond\n"),
-    "no lines of local": (text("third", ""), ""),
-    "upstream's lines where local has none": (text("second", ""), "second"),
-}
-
-
-@pytest.mark.parametrize("case", VALUES_NOW)
-def test_value_of_a_conflict_is_found_in_the_draft(case: str) -> None:
-    conflict, value = VALUES_NOW[case]
-
-    assert current_value(FILES, conflict) == value
-
-
-def test_resource_of_a_text_file_is_none() -> None:
-    assert find_document(FILES, text("a", "b")) is None
-    found = find_document(FILES, at("spec.replicas", "gone.yaml"))
-    assert found
-    assert str(found.identity) == WEB
 
 
 # Conflicts of this run, and questions of our commits
@@ -360,24 +259,6 @@ def context(**fields: Any) -> DraftContext:
 NAMED = replace(CONFLICT, name=str(name("new", "mine")))
 LOCAL = ConflictDecision(OnConflict.LOCAL, "on-conflict: local", "web.yaml")
 UPSTREAM = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.yaml")
-
-
-def test_policy_answers_a_conflict_with_the_value_of_its_side_and_is_named() -> None:
-    for decision, chosen in ((LOCAL, "mine"), (UPSTREAM, "new")):
-        answer = Answer(NAMED, AnsweredBy.POLICY, chosen, decision.policy, "web.yaml")
-        assert classify_fresh([(CONFLICT, decision)], context()) == ((), (answer,))
-        assert classify_conflicts((), [(CONFLICT, decision)], context()) == ((), (answer,))
-
-
-@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").without_mark])
-def test_kept_value_answers_a_conflict_of_this_run_before_a_policy_of_a_new_draft(kept: ConflictName) -> None:
-    of_kept = context(answers=Answers(keeps=frozenset({kept})))
-
-    answer = Answer(NAMED, AnsweredBy.KEEP, "mine")
-    assert classify_fresh([(CONFLICT, LOCAL)], of_kept) == ((), (answer,))
-    assert classify_fresh([(CONFLICT, None)], of_kept) == ((), (answer,))
-    assert classify_conflicts((), [(CONFLICT, None)], of_kept) == ((), (answer,))
-    assert classify_delivery([CONFLICT], of_kept) == ((), (answer,))
 
 
 @pytest.mark.parametrize(
@@ -408,31 +289,6 @@ def test_conflict_of_this_run_was_answered_if_upstreams_value_was_asked_about_be
     assert classify_delivery([CONFLICT], before) == expected
 
 
-def test_record_without_the_marks_of_values_asks_about_none() -> None:
-    before = context(recorded={str(name("new", "other").without_mark): CONFLICT, "no name": CONFLICT})
-
-    assert classify_delivery([CONFLICT], before) == ((NAMED,), ())
-
-
-def test_conflict_of_this_run_replaces_that_of_main_at_its_place() -> None:
-    now = replace(CONFLICT, upstream="newest")
-    lines = [text("a", "mine"), text("b", "mine")]
-
-    classified = classify_conflicts([(CONFLICT, None)], [(now, None)], context())
-    assert [conflict.upstream for conflict in classified[0]] == ["newest"]
-    classified = classify_conflicts([], [(each, None) for each in lines], context())
-    assert [conflict.upstream for conflict in classified[0]] == ["a", "b"]
-
-
-def test_conflicts_are_sorted() -> None:
-    first, last = replace(CONFLICT, field="a"), replace(CONFLICT, field="z")
-
-    classified = classify_conflicts([], [(each, None) for each in (last, first)], context())
-    assert [conflict.field for conflict in classified[0]] == ["a", "z"]
-    classified = classify_conflicts([], [(each, LOCAL) for each in (last, first)], context())
-    assert [answer.conflict.field for answer in classified[1]] == ["a", "z"]
-
-
 def asked(
     local: str = "mine", upstream: str = "new", *, draft: str = "mine", side: str = "", **fields: Any
 ) -> DraftContext:
@@ -448,20 +304,6 @@ def classified(of_draft: DraftContext) -> Classified:
 
 
 ASKED_ABOUT = replace(CONFLICT, base=None, name=str(name("new", "mine")))
-
-
-@pytest.mark.parametrize("kept", [name("new", "mine"), name("new", "mine").without_mark])
-def test_kept_value_answers_a_question_of_our_newest_commit(kept: ConflictName) -> None:
-    of_kept = asked(keeps=frozenset({kept}))
-
-    assert classified(of_kept) == ((), (Answer(ASKED_ABOUT, AnsweredBy.KEEP, "mine"),))
-    assert list(asked_conflicts(of_kept)) == []
-
-
-def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
-    (answer,) = classified(asked(draft="both", keeps=frozenset({name("new", "mine")})))[1]
-
-    assert (answer.by, answer.chosen) == (AnsweredBy.KEEP, "both")
 
 
 @pytest.mark.parametrize(
@@ -483,65 +325,8 @@ def test_policy_that_decided_before_is_named_if_it_still_decides_so(
     assert list(asked_conflicts(of_policy)) == []
 
 
-def test_question_that_a_merge_of_this_run_finds_again_is_asked_once() -> None:
-    for found in ([(CONFLICT, None)], []):
-        assert len(classify_conflicts(found, (), asked())[0]) == 1
-        assert len(classify_conflicts((), found, asked())[0]) == 1
-
-
 @pytest.mark.parametrize("path", ["web2/app.yaml", "app.yaml", "other/app.yaml"])
 def test_question_about_another_package_is_none_of_this_draft(path: str) -> None:
     other = {name("new", "mine")._replace(path=path): ""}
 
     assert classified(context(answers=Answers(other, other))) == ((), ())
-
-
-def test_question_in_a_package_at_the_root_has_the_path_of_its_file() -> None:
-    own = conflict_name("", "a b.yaml", "Secret x", "", f"{value_mark('n')}-{value_mark('m')}")
-
-    (conflict,) = classified(context(package="", answers=Answers({own: ""}, {own: ""}), files={}))[1]
-
-    assert conflict.conflict == Conflict(
-        "a b.yaml", "Secret x", "", None, None, None, "BothChanged", str(own), hidden=True
-    )
-
-
-LINES = conflict_name("web", "notes.txt", "", "", f"{value_mark('n')}-{value_mark('m')}")
-
-
-@pytest.mark.parametrize(
-    ("kept", "written", "by"),
-    [
-        (None, None, None),
-        (None, "now\n", None),
-        (None, "before\n", AnsweredBy.EDIT),
-        (None, "", AnsweredBy.EDIT),
-        (LINES, "before\n", AnsweredBy.KEEP),
-        (LINES.without_mark, "now\n", AnsweredBy.KEEP),
-        (LINES._replace(mark="aaaaaa-bbbbbb"), "now\n", None),
-        (LINES._replace(path="web/other.txt"), "now\n", None),
-    ],
-    ids=[
-        "unknown",
-        "as we wrote it",
-        "edited",
-        "added",
-        "kept",
-        "the place is kept",
-        "other values",
-        "other file",
-    ],
-)
-def test_question_about_lines_is_answered_by_any_edit_of_their_file(
-    kept: ConflictName | None, written: str | None, by: AnsweredBy | None
-) -> None:
-    of_lines = context(
-        answers=Answers({LINES: ""}, {LINES: ""}, frozenset({kept} if kept else ())),
-        files=package({"notes.txt": "now\n"}),
-        upstream=package({"notes.txt": "theirs\n"}),
-        written=None if written is None else package({"notes.txt": written} if written else {}),
-    )
-
-    conflict = Conflict("notes.txt", "", "", None, "theirs\n", "now\n", "BothChanged", str(LINES))
-    answers = (Answer(conflict, by, "now\n"),) if by else ()
-    assert classified(of_lines) == (() if by else (conflict,), answers)

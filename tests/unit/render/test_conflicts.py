@@ -6,66 +6,18 @@ from reconciler.names.objects import File
 from reconciler.policy import OnConflict
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.conflicts import (
-    ON_CONFLICT,
-    ON_CONFLICT_FIELDS,
-    PolicySources,
     answer_record,
-    conflict_policy,
     conflict_record,
     masked,
     masked_answer,
     recorded_answers,
     recorded_by_name,
 )
-from reconciler.render.update import Conflict, ConflictPolicy
-from tests.support.model import kptfile, package
+from reconciler.render.update import Conflict
 from tests.support.plan_values import a_record
 from tests.support.values import replace
 
 ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
-SOURCES = PolicySources("PackageVariant default/web (web.yaml)", "fleet.yaml")
-
-
-def policy_of(kptfile_notes: str, **annotations: str) -> ConflictPolicy:
-    noted = f"  annotations:\n{kptfile_notes}" if kptfile_notes else ""
-    names = {"default": ON_CONFLICT, "fields": ON_CONFLICT_FIELDS}
-    given = {names[name]: text for name, text in annotations.items()}
-    return conflict_policy(package({"Kptfile": kptfile("web", noted)}), given, ASK, SOURCES)
-
-
-def test_policy_of_a_package_has_the_source_of_each_part() -> None:
-    policy = policy_of(
-        f"    {ON_CONFLICT_FIELDS}: a=local;b=upstream\n", default="local", fields="b=local; c = local"
-    )
-
-    assert policy == ConflictPolicy(
-        LOCAL,
-        {"a": LOCAL, "b": UPSTREAM, "c": LOCAL},
-        origins={
-            "": (ON_CONFLICT, SOURCES.variant),
-            "a": (ON_CONFLICT_FIELDS, "Kptfile"),
-            "b": (ON_CONFLICT_FIELDS, "Kptfile"),
-            "c": (ON_CONFLICT_FIELDS, SOURCES.variant),
-        },
-    )
-    assert list(policy.fields) == ["a", "b", "c"]
-
-
-def test_default_policy_is_that_of_the_kptfile_then_of_the_variant_then_configured() -> None:
-    own = policy_of(f"    {ON_CONFLICT}: upstream\n", default="local")
-    assert own == ConflictPolicy(UPSTREAM, origins={"": (ON_CONFLICT, "Kptfile")})
-    assert policy_of("") == ConflictPolicy(ASK, origins={"": ("onConflict", "fleet.yaml")})
-    assert conflict_policy({}, {}, LOCAL) == ConflictPolicy(
-        LOCAL, origins={"": ("onConflict", "reconciler.yaml")}
-    )
-
-
-@pytest.mark.parametrize("text", ["", "theirs", "Local"])
-def test_policy_that_is_none_is_ignored(text: str) -> None:
-    nothing = ConflictPolicy(ASK, origins={"": ("onConflict", "fleet.yaml")})
-
-    assert policy_of("", default=text, fields=f"a={text}") == nothing
-    assert policy_of(f"    {ON_CONFLICT}: [local]\n") == nothing
 
 
 # Records

@@ -115,52 +115,6 @@ def test_context_in_another_file_is_edited() -> None:
     assert made["sub/a.yaml"].data == context
 
 
-NONE = "package-context.yaml has no ConfigMap named kptfile.kpt.dev"
-HINT = "Add it to package-context.yaml, or delete the file to have it created again."
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "hint"),
-    [
-        ("a: [\n", "package-context.yaml is no YAML that can be edited", ""),
-        (
-            "kind: ConfigMap\nmetadata:\n  name: other\n",
-            NONE,
-            HINT,
-        ),
-        (
-            "kind: Secret\nmetadata:\n  name: kptfile.kpt.dev\n",
-            NONE,
-            HINT,
-        ),
-        (
-            "kind: ConfigMap\nmetadata: none\n",
-            NONE,
-            HINT,
-        ),
-    ],
-)
-def test_context_that_cannot_be_edited_is_told_with_its_file(text: str, message: str, hint: str) -> None:
-    files = {PACKAGE_CONTEXT_FILE: File.of(text.encode())}
-
-    result = ensure_context(files, deployment=True, package="web", spec=None)
-
-    assert result == Blocked(Reason.CONTEXT_NOT_INJECTED, message, hint)
-
-
-def test_context_that_a_function_renamed_gets_its_name_again() -> None:
-    renamed = "kind: ConfigMap\nmetadata:\n  name: dev-kptfile.kpt.dev-x\ndata:\n  name: old\n"
-    files = {PACKAGE_CONTEXT_FILE: File.of(f"kind: ConfigMap\nmetadata:\n  name: a\n---\n{renamed}".encode())}
-
-    made = ensure_context(files, deployment=True, package="deep/web", spec=None)
-
-    assert not isinstance(made, Blocked)
-    assert made[PACKAGE_CONTEXT_FILE].data.decode() == (
-        "kind: ConfigMap\nmetadata:\n  name: a\n---\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n"
-        "data:\n  name: web\n  package-path: deep/web\n"
-    )
-
-
 @pytest.mark.parametrize("package_path", ["package-context.yaml", "other.yaml"])
 def test_renamed_context_gets_its_name_again_where_nothing_else_is_written(package_path: str) -> None:
     renamed = "kind: ConfigMap\r\nmetadata:\r\n  name: p-kptfile.kpt.dev\r\ndata:\r\n  name: old\r\n"
@@ -171,47 +125,6 @@ def test_renamed_context_gets_its_name_again_where_nothing_else_is_written(packa
     assert not isinstance(made, Blocked)
     assert made == {**files, package_path: File.of(renamed.replace("p-kptfile", "kptfile").encode())}
     assert ensure_context(made, deployment=False, package="deep/web", spec=None) is made
-
-
-def test_file_of_the_context_is_its_own_unless_only_another_has_one() -> None:
-    context = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: old\n"
-    mention = File.of(b"kind: ConfigMap\nmetadata:\n  name: x\ndata:\n  a: kptfile.kpt.dev\n")
-
-    def changed(**files: bytes) -> set[str]:
-        given = {name.replace("_", "."): File.of(data) for name, data in files.items()}
-        given["mention.yaml"] = mention
-        made = ensure_context(given, deployment=True, package="web", spec=None)
-        assert not isinstance(made, Blocked)
-        return {path for path, file in made.items() if given.get(path) != file}
-
-    assert changed() == {PACKAGE_CONTEXT_FILE}
-    assert changed(a_txt=context) == {PACKAGE_CONTEXT_FILE}
-    assert changed(a_yml=context) == {"a.yml"}
-    assert changed(b_yaml=context, a_yaml=context) == {"a.yaml"}
-    own = {PACKAGE_CONTEXT_FILE: File.of(context), "a.yaml": File.of(context)}
-    made = ensure_context(own, deployment=True, package="web", spec=None)
-    assert not isinstance(made, Blocked)
-    assert made["a.yaml"] == own["a.yaml"]
-
-
-def test_context_is_created_only_if_something_is_written() -> None:
-    for spec, is_created in (
-        (None, False),
-        (PackageContext(), False),
-        (PackageContext(data={"a": "1"}), True),
-        (PackageContext(remove_keys=["a"]), True),
-    ):
-        made = ensure_context({}, deployment=False, package="deep/web", spec=spec)
-        assert not isinstance(made, Blocked)
-        assert bool(made) is is_created
-    made = ensure_context({}, deployment=True, package="deep/web", spec=None)
-    assert not isinstance(made, Blocked)
-    assert made[PACKAGE_CONTEXT_FILE].data.decode() == (
-        "apiVersion: v1\nkind: ConfigMap\nmetadata: # kpt-merge: /kptfile.kpt.dev\n  name: kptfile.kpt.dev\n"
-        '  annotations:\n    config.kubernetes.io/local-config: "true"\n'
-        "    internal.kpt.dev/upstream-identifier: '|ConfigMap|default|kptfile.kpt.dev'\n"
-        "data:\n  name: web\n  package-path: deep/web\n"
-    )
 
 
 def test_context_among_documents_with_carriage_returns_is_edited() -> None:

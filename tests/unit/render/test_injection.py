@@ -244,17 +244,6 @@ def test_gates_and_conditions_of_others_keep_place_and_comments() -> None:
     )
 
 
-def test_package_with_an_empty_point_says_why() -> None:
-    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), InjectionSelector(name="beta"))
-
-    assert text(result, "Kptfile") == (
-        kptfile("web") + "info:\n  readinessGates:\n  - conditionType: config.injection.Team.team\n"
-        'status:\n  conditions:\n  - type: config.injection.Team.team\n    status: "False"\n'
-        "    message: no resource matched any injection selector for this injection point\n"
-        "    reason: NoResourceSelected\n"
-    )
-
-
 def test_points_of_a_package_are_in_the_order_of_files_and_documents() -> None:
     second = TEAM.format(name="two", how="optional")
     files = package(
@@ -292,55 +281,6 @@ def test_errors_of_points_are_one_sentence() -> None:
         'duplicate injection conditionType "config.injection.Team.one" (a.yaml and b.yaml), '
         'duplicate injection conditionType "config.injection.Team.one" (b.yaml and c.yaml)',
         "Correct the annotations in the upstream package.",
-    )
-
-
-MATCHES: dict[str, tuple[dict[str, object], bool]] = {
-    "nothing is asked": ({}, True),
-    "the group": ({"group": "hr.example.com"}, True),
-    "another group": ({"group": "example.com"}, False),
-    "the version": ({"version": "v1"}, True),
-    "another version": ({"version": "v2"}, False),
-    "the kind": ({"kind": "Team"}, True),
-    "another kind": ({"kind": "Group"}, False),
-    "the target's kind": ({"target": InjectionTarget(kind="Team")}, True),
-    "another target's kind": ({"target": InjectionTarget(kind="Group")}, False),
-    "the target's name": ({"target": InjectionTarget(name="team")}, True),
-    "another target's name": ({"target": InjectionTarget(name="alpha")}, False),
-    "no name": ({"name": ""}, False),
-}
-
-
-@pytest.mark.parametrize("case", MATCHES)
-def test_injector_matches_by_every_field_that_it_has(case: str) -> None:
-    fields, matches = MATCHES[case]
-
-    injector = InjectionSelector(**{"name": "alpha", **fields})  # type: ignore[arg-type] # its fields
-    result = inject(a_package(), a_snapshot(a_team("alpha", "A1")), injector)
-
-    assert (result.failure == "") is matches
-
-
-def test_snapshot_that_is_missing_is_named_only_for_a_cluster() -> None:
-    alpha = InjectionSelector(name="alpha")
-    of_cluster = Snapshot(cluster="prod", path="snapshots/prod")
-
-    failure = inject(a_package(), of_cluster, alpha).failure
-    assert failure == "config.injection.Team.team: there is no snapshot of cluster prod in snapshots/prod"
-    failure = inject(a_package(), Snapshot(), alpha).failure
-    assert failure == "config.injection.Team.team: no in-cluster resources of type hr.example.com/v1.Team"
-    served = a_snapshot(a_team("alpha", "A1"), served=True)
-    assert inject(a_package(), served, alpha).failure == ""
-
-
-def test_every_empty_required_point_is_listed() -> None:
-    files = {
-        **a_package("required", "one", "two"),
-        "three.yaml": package({"a": TEAM.format(name="three", how="optional")})["a"],
-    }
-
-    assert inject(files, a_snapshot()).failure == (
-        "config.injection.Team.one: no injectors defined; config.injection.Team.two: no injectors defined"
     )
 
 

@@ -4,37 +4,31 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PackageContext, PackageVariantSpec
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Source
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
-from reconciler.policy import OnConflict, Policy
+from reconciler.policy import Policy
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merging import (
     NearestBase,
     PackageInProgress,
     RenderedSides,
-    RenderedUpstreams,
-    UpdateTrees,
     VariantInputs,
     base_not_found,
-    clone_upstream,
     find_nearest_base,
-    merge_three_way,
     replaced_values,
     update_local,
 )
 from reconciler.render.rendered import Blocked
-from reconciler.render.update import Conflict, ConflictDecision, ConflictPolicy
-from reconciler.render.update.sides import Sides
+from reconciler.render.update import ConflictPolicy
 from reconciler.resolve.resolution import Pin
 from tests.support.model import kptfile, package
 from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.values import replace
 
-OWNED = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
 BROKEN = package({"Kptfile": "a: [", "app.yaml": ""})
 ASK = ConflictPolicy()
 
@@ -74,32 +68,6 @@ LOCK = {
 }
 
 
-def test_new_package_is_upstreams_without_its_owner_and_with_identifiers() -> None:
-    upstream = package({"Kptfile": kptfile("web", OWNED), "app.yaml": app("blue")})
-
-    cloned = clone_upstream(inputs({}).resolved, {PIN.tree: upstream})
-
-    assert isinstance(cloned, PackageInProgress)
-    assert "reconciler.dev/owner" not in cloned.files["Kptfile"].data.decode()
-    assert "internal.kpt.dev/upstream-identifier: '|ConfigMap|default|app'" in (
-        cloned.files["app.yaml"].data.decode()
-    )
-    assert (cloned.conflicts, cloned.notes) == ((), ())
-
-
-def test_upstream_with_a_broken_kptfile_blocks_the_package() -> None:
-    good = a_package("blue")
-    for contents, base in (
-        ({PIN.tree: BROKEN}, None),
-        ({PIN.tree: BROKEN, BASE.tree: good}, BASE),
-        ({PIN.tree: good, BASE.tree: BROKEN}, BASE),
-    ):
-        blocked = update_local(inputs(contents), good, oid("b1"), base, ASK)
-        assert isinstance(blocked, Blocked)
-        assert blocked.reason is Reason.INVALID_PACKAGE
-    assert isinstance(clone_upstream(inputs({}).resolved, {PIN.tree: BROKEN}), Blocked)
-
-
 def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
     blocked = update_local(inputs({}, lost_base="It is gone"), a_package("blue"), oid("b1"), None, ASK)
 
@@ -110,105 +78,6 @@ def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
         "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
         " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile.",
     )
-
-
-def test_update_brings_upstreams_changes_and_its_lock() -> None:
-    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green", **{"new.txt": "n\n"})}
-
-    updated = update_local(inputs(contents), a_package("blue", **{"own.txt": "o\n"}), oid("b1"), BASE, ASK)
-
-    assert isinstance(updated, PackageInProgress)
-    assert updated.files.keys() == {"Kptfile", "app.yaml", "new.txt", "own.txt"}
-    assert "color: green" in updated.files["app.yaml"].data.decode()
-    assert lock_of(updated.files) == LOCK
-    assert (updated.conflicts, updated.notes) == ((), ())
-
-
-CONFLICT = Conflict("app.yaml", "ConfigMap app", "data.color", "blue", "green", "mine", "BothChanged")
-
-
-def test_conflict_of_an_update_is_open_or_decided_by_a_policy() -> None:
-    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green")}
-    origins = {"": ("on-conflict", "web.yaml")}
-
-    updated = update_local(inputs(contents), a_package("mine"), oid("b1"), BASE, ASK)
-    assert isinstance(updated, PackageInProgress)
-    assert updated.conflicts == ((CONFLICT, None),)
-
-    policy = ConflictPolicy(OnConflict.UPSTREAM, origins=origins)
-    decided = update_local(inputs(contents), a_package("mine"), oid("b1"), BASE, policy)
-    assert isinstance(decided, PackageInProgress)
-    decision = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.yaml")
-    assert decided.conflicts == ((CONFLICT, decision),)
-
-
-@pytest.mark.parametrize("side", range(3))
-@pytest.mark.parametrize("decided", [True, False])
-def test_conflict_in_a_file_that_holds_a_secret_on_any_side_is_hidden(side: int, *, decided: bool) -> None:
-    secret = "---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n"
-    sides = [
-        package({"app.yaml": app(color) + (secret if number == side else "")})
-        for number, color in enumerate(("blue", "green", "mine"))
-    ]
-    policy = ConflictPolicy(OnConflict.LOCAL if decided else OnConflict.ASK)
-
-    merged = merge_three_way(Sides(*sides), policy)
-
-    assert isinstance(merged, PackageInProgress)
-    own = [conflict for conflict, _ in merged.conflicts if conflict.resource == "ConfigMap app"]
-    assert [conflict.hidden for conflict in own] == [True]
-
-
-def test_merge_that_is_refused_blocks_the_package_with_its_conflicts() -> None:
-    sides = Sides(a_package("blue"), a_package("green"), a_package("mine"))
-
-    blocked = merge_three_way(sides, ConflictPolicy(OnConflict.FAIL))
-
-    assert isinstance(blocked, Blocked)
-    assert blocked.reason is Reason.MERGE_CONFLICT
-    assert [conflict.field for conflict in blocked.conflicts] == ["data.color"]
-
-
-def test_update_compares_what_the_pipeline_of_the_package_makes_of_upstream() -> None:
-    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green")}
-    rendered = RenderedUpstreams(a_package("blue-by-pipeline"), a_package("green-by-pipeline"))
-    sides = {UpdateTrees(BASE.tree, PIN.tree, oid("b1")): rendered}
-
-    def updated(tree: Oid | None) -> list[str | None]:
-        result = update_local(inputs(contents, sides), a_package("blue-by-pipeline"), tree, BASE, ASK)
-        assert isinstance(result, PackageInProgress)
-        return [conflict.upstream for conflict, _ in result.conflicts]
-
-    assert updated(oid("b1")) == []
-    assert updated(oid("b2")) == ["green"]
-    assert updated(None) == ["green"]
-
-
-@pytest.mark.parametrize(
-    ("context", "conflicts"),
-    [
-        (None, ["data.a"]),
-        (PackageContext(data={"a": "mine"}), []),
-        (PackageContext(remove_keys=["a"]), []),
-        (PackageContext(data={"b": "mine"}), ["data.a"]),
-    ],
-)
-def test_keys_of_the_package_context_that_the_variant_writes_are_no_edits(
-    context: PackageContext | None, conflicts: list[str]
-) -> None:
-    def with_context(value: str) -> Files:
-        text = (
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n  annotations:\n"
-            f"    config.kubernetes.io/local-config: 'true'\ndata:\n  a: {value}\n"
-        )
-        return package({"Kptfile": kptfile("web"), "package-context.yaml": text})
-
-    contents = {BASE.tree: with_context("old"), PIN.tree: with_context("new")}
-
-    updated = update_local(inputs(contents, context=context), with_context("mine"), oid("b1"), BASE, ASK)
-
-    assert isinstance(updated, PackageInProgress)
-    assert [conflict.field for conflict, _ in updated.conflicts] == conflicts
 
 
 # Adoption

@@ -11,8 +11,7 @@ from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind
 from reconciler.render.injection import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
-from tests.support.model import package
-from tests.support.plan_values import WEB, a_desired_variant, a_pin, a_resolved
+from tests.support.plan_values import WEB, a_desired_variant, a_resolved
 from tests.support.sets import package_set, select, world
 from tests.support.values import replace
 
@@ -57,18 +56,6 @@ def test_kinds_that_injectors_name_with_their_group_are_needed(
 def injected(**selector: str) -> ResolvedVariant:
     spec = PackageVariantSpec(injectors=[InjectionSelector(name="a", **selector)])  # type: ignore[arg-type] # its fields
     return a_resolved(variant=a_desired_variant(spec=spec, source=Source(Location("web.yaml"))), view=WEB)
-
-
-def test_kinds_of_injection_points_are_needed() -> None:
-    point = (
-        "apiVersion: hr.io/v1\nkind: Team\nmetadata:\n  name: a\n  annotations:\n"
-        "    kpt.dev/config-injection: required\n"
-    )
-    variant = replace(injected(), variant=replace(injected().variant, spec=PackageVariantSpec()))
-
-    kinds = needed_kinds(world(), [variant], {a_pin().tree: package({"a.yaml": point})})
-
-    assert kinds == (GroupKind("hr.io", "Team"),)
 
 
 CRDS = "CustomResourceDefinition.apiextensions.k8s.io"

@@ -332,35 +332,6 @@ def test_clusters_without_a_lock_or_a_place_do_not_keep_others_from_their_delive
     )
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/x", "package path '/x' is not valid: it begins with a slash"),
-        ("../x", 'package path "../x" is not valid: '),
-    ],
-)
-def test_place_that_is_not_valid_is_a_problem_at_the_annotation(path: str, message: str) -> None:
-    here = replace(
-        view("edge", "prod", deployment=True, place=path), source=Source(Location("e.yaml", 4), 0, Marks())
-    )
-
-    (problem,) = deliveries(views=[here]).problems
-
-    assert problem.message.startswith(message)
-    assert replace(problem, message="") == Problem(
-        Location("e.yaml", 9, 1),
-        Reason.INVALID_NAME,
-        "",
-        "Write the path of a package below the Repository's directory, `dependencies` for example.",
-        "Repository ns/edge",
-    )
-
-
-class Marks:
-    def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
-        return 9 if path == ("metadata", "annotations", TARGET_ANNOTATION) else 1, 1
-
-
 def test_nothing_to_generate_is_no_note() -> None:
     nowhere = ClusterUpdate("dev", None, locked(is_generated=False))
     off = Policy(dependencies=replace(Policy().dependencies, path=""))

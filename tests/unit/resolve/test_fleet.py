@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import (
     DependencyInputs,
     PackageTree,
@@ -18,7 +16,6 @@ from reconciler.dependencies.catalog.index import (
 from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
-from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
@@ -29,30 +26,25 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.problem import ConflictCode, Explanation
+from reconciler.dependencies.solve.problem import Explanation
 from reconciler.dependencies.versions import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import (
     Inventory,
     RepositoryView,
     ReviewedLock,
-    Source,
-    SourcedDocument,
 )
-from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan
 from reconciler.plan.changes import Plan
 from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
-from reconciler.resolve.deliveries import Deliveries, Delivery, DeliveryTarget, delivery_owner
-from reconciler.resolve.fleet import ResolvedFleet, find_dependent_clusters, resolve_fleet, with_deliveries
-from reconciler.resolve.resolution import Release, Resolution
-from reconciler.resolve.variants import extend_resolution
+from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
+from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
-from tests.support.plan_values import a_desired_variant, a_record, a_resolved, oid
-from tests.support.sets import registered
+from tests.support.plan_values import a_record, oid
 from tests.support.values import replace
 
 BASE = "requires-edge-00-base"
@@ -186,56 +178,6 @@ def test_generated_package_stays_while_the_guard_keeps_the_package_that_needs_it
 # Variants of generated packages
 
 
-def test_variant_takes_the_revision_that_a_generated_package_gets_in_the_same_run(
-    world: DependencyWorld,
-) -> None:
-    world.variants["copy"] = variant("edge-00", "base", "edge-01")
-    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
-    world.merge("edge-00", draft)
-
-    fleet = world.fleet()
-
-    pins = {resolved.variant.key.name: resolved.pin.ref for resolved in fleet.resolution.variants}
-    assert pins["copy"] == "base/v1"
-    assert fleet.resolution.stalled == frozenset()
-    world.run()
-    assert len(world.drafts("edge-01")) == 1
-    assert world.plan().is_empty
-
-
-def test_base_has_the_revision_that_a_generated_package_gets_in_the_same_run(world: DependencyWorld) -> None:
-    world.variants["copy"] = variant("edge-00", "base", "edge-01")
-    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
-    world.merge("edge-00", draft)
-    world.run()
-    world.merge("edge-01", world.drafts("edge-01")[0])
-    world.run()
-    # Somebody deletes the tag, so this run sets it again.
-    del world.repositories["edge-00"].refs["refs/tags/base/v1"]
-    world.variants["copy"] = variant("blueprints", "base", "edge-01", revision=1)
-
-    fleet = world.fleet()
-
-    (base,) = (r.base for r in fleet.resolution.variants if r.variant.key.name == "copy")
-    assert base is not None
-    assert (base.package.url, base.ref, base.revision) == (world.repositories["edge-00"].url, "base/v1", 1)
-
-
-def test_variants_of_other_repositories_keep_their_outcome(world: DependencyWorld) -> None:
-    world.variants["copy"] = variant("edge-00", "base", "edge-01")
-    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
-    world.merge("edge-00", draft)
-    inventory = world.inventory()
-    authored, desired = expand(inventory), world.fleet().desired
-
-    first = extend_resolution(Resolution(), inventory, authored)
-    second = extend_resolution(first, inventory, desired)
-
-    assert [r.variant.key.name for r in first.variants] == ["web"]
-    assert second == extend_resolution(Resolution(), inventory, desired)
-    assert next(r for r in second.variants if r.variant.key.name == "web") is first.variants[0]
-
-
 # Unmet dependencies
 
 
@@ -271,31 +213,6 @@ def test_variant_is_not_told_of_a_neighbour_with_a_longer_name(world: Dependency
     assert "PackageVariant default/broken asks" in problems[f"PackageVariant {NAMESPACE}/broken"]
     assert "default/broken-2" not in problems[f"PackageVariant {NAMESPACE}/broken"]
     assert "default/broken-2" in problems[f"PackageVariant {NAMESPACE}/broken-2"]
-
-
-class OneCluster(DependencyWorld):
-    """A world with one cluster for all repositories."""
-
-    def inventory(self) -> Inventory:
-        inventory = super().inventory()
-        views = {key: replace(view, cluster="prod") for key, view in inventory.repositories.items()}
-        return replace(inventory, repositories=views)
-
-
-def test_generated_package_goes_to_the_first_repository_by_name_that_needs_it() -> None:
-    world = OneCluster()
-    world.add_repository("blueprints")
-    for name in REQUIREMENTS:
-        world.publish("blueprints", name, blueprint(name), 1)
-    for name in ("edge-00", "edge-01"):
-        world.add_repository(name, deployment=True)
-    world.variants["a"] = variant("blueprints", "web", "edge-01", revision=1)
-    world.variants["b"] = variant("blueprints", "web", "edge-00", revision=1)
-
-    (generated,) = (v for v in world.fleet().desired.variants if v.requested_by)
-
-    assert generated.key.name == BASE
-    assert generated.spec.downstream == Downstream(repo="edge-00", package="base")
 
 
 # Explanations of unmet dependencies
@@ -360,117 +277,7 @@ def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, un
     assert unmet() == {}
 
 
-ABOUT_WEB = Explanation(
-    ConflictCode.VERSION,
-    ("a wants base 1", "PackageVariant default/web wants base 2"),
-    hint="Move web.",
-    about=("PackageVariant default/web",),
-)
-BY_PATH = Explanation(ConflictCode.VERSION, ("c is gone",), hint="", about=("PackageVariant default/web",))
-OTHER = Explanation(ConflictCode.VERSION, ("a wants base 1", "d is gone"), hint="Move d.")
-NEIGHBOUR = Explanation(
-    ConflictCode.VERSION,
-    ("PackageVariant default/web-2 wants base 3",),
-    about=("PackageVariant default/web-2",),
-)
-CYCLE = Explanation(ConflictCode.CYCLE, ("x needs y",), hint="Move d.")
-UNDECIDED = "Not all that its cluster uses is known, or could be decided in the steps that are allowed"
-
-
-@pytest.mark.parametrize(
-    ("explanations", "reason", "message", "hint"),
-    [
-        ((), Reason.DEPENDENCY_CONFLICT, UNDECIDED, ""),
-        ((OTHER, ABOUT_WEB), Reason.DEPENDENCY_CONFLICT,
-            "a wants base 1; PackageVariant default/web wants base 2", ABOUT_WEB.hint),
-        ((ABOUT_WEB, BY_PATH), Reason.DEPENDENCY_CONFLICT,
-            "a wants base 1; PackageVariant default/web wants base 2; c is gone", ABOUT_WEB.hint),
-        ((NEIGHBOUR, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
-        ((NEIGHBOUR,), Reason.DEPENDENCY_CONFLICT, UNDECIDED, ""),
-        ((OTHER, OTHER), Reason.DEPENDENCY_CONFLICT, "a wants base 1; d is gone", OTHER.hint),
-        ((OTHER, CYCLE), Reason.DEPENDENCY_CYCLE, "a wants base 1; d is gone; x needs y", OTHER.hint),
-        ((CYCLE, BY_PATH), Reason.DEPENDENCY_CONFLICT, "c is gone", ""),
-    ],
-    ids=["unexplained", "own", "two own ones", "beside one of a longer name", "of a neighbour",
-        "of others, once", "a cycle of others", "own before a cycle"],
-)  # fmt: skip
-def test_variant_is_told_its_own_explanations_else_all(
-    unmet: Unmet, explanations: tuple[Explanation, ...], reason: Reason, message: str, hint: str
-) -> None:
-    problems = unmet(*explanations)
-
-    location, subject = Location("variants/web.yaml", 1), f"PackageVariant {NAMESPACE}/web"
-    message = f"Dependencies cannot be met: {message}"
-    assert problems == {"web": (Problem(location, reason, message, hint, subject),)}
-
-
 # What a fleet reads and asks
-
-
-def test_fleet_needs_the_trees_of_its_variants_and_of_its_deliveries(world: DependencyWorld) -> None:
-    fleet = world.fleet()
-    target = DeliveryTarget(registered("edge"), "dependencies")
-
-    def delivery(url: str, tree: str, **fields: Oid) -> Delivery:
-        resolved = a_resolved(
-            variant=a_desired_variant(key=ObjectName(NAMESPACE, tree), source=Source(Location("a"))),
-            view=ObjectName(NAMESPACE, "edge"),
-            downstream=PackageKey(url, "dependencies"),
-            local=oid(tree),
-            **fields,
-        )
-        inputs = ClusterInputs((), Catalogue())
-        lock = PackageLock(scope=LockScope(cluster="prod"), input_digest="", resolution="")
-        locked = ClusterLock(lock, LockedResolution())
-        return Delivery("prod", target, inputs, locked, is_complete=True, digest="", resolved=resolved)
-
-    resolution = Resolution(releases=(Release(PackageKey("host/edge", "old"), oid("f1")),))
-    deliveries = Deliveries(
-        (
-            delivery("host/edge", "f2"),
-            delivery("host/edge", "f3"),
-            delivery("host/far", "f4", settled=oid("f4")),
-            delivery("host/west", "f5"),
-        )
-    )
-
-    needs = replace(fleet, resolution=resolution, deliveries=deliveries).needs
-
-    assert needs.trees == {
-        "host/edge": {oid("f1"), oid("f2"), oid("f3")},
-        "host/west": {oid("f5")},
-    }
-
-
-def test_clusters_with_needs_are_those_whose_packages_have_requirements(world: DependencyWorld) -> None:
-    world.variants["plain"] = variant("blueprints", "plain", "edge-01", revision=1)
-    inventory = world.inventory()
-    inputs = DependencyInputs(published_packages(inventory))
-
-    assert find_dependent_clusters(inventory, expand(inventory), inputs) == {"edge-00"}
-    broken = SourcedDocument(
-        {"apiVersion": "reconciler.dev/v1alpha1", "kind": "PackageVersion"},
-        Source(Location("index/x/1/a.yaml")),
-    )
-    unread = replace(inventory, index=(broken,))
-    assert find_dependent_clusters(unread, expand(unread), inputs) == {"edge-00", ""}
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_released"),
-    [({}, True), ({"readable": False}, False), ({"broken": frozenset({"a.yaml"})}, False)],
-)
-def test_generated_package_is_released_only_if_every_manifest_was_understood(
-    world: DependencyWorld, fields: dict[str, Any], *, is_released: bool
-) -> None:
-    del world.variants["web"]
-    inventory = world.inventory()
-    inventory = replace(inventory, control=replace(inventory.control, **fields))
-    inputs = DependencyInputs(published_packages(inventory), world.lock_files)
-
-    fleet = resolve_fleet(inventory, expand(inventory), inputs)
-
-    assert fleet.desired.released == (keys(BASE) if is_released else frozenset())
 
 
 @pytest.mark.parametrize(
@@ -498,36 +305,3 @@ def test_digest_of_a_lock_that_stays_is_refreshed_by_a_run_that_records_its_comm
 
     assert not any(scope.changed for scope in fleet.locks.scopes)
     assert (fleet.locks.files != world.lock_files) is is_refreshed
-
-
-def test_warnings_of_published_packages_come_before_those_of_locks(world: DependencyWorld) -> None:
-    inventory = world.inventory()
-    warning = Problem(Location("a"), Reason.VALIDATION_ERROR, "It has no name")
-    published = replace(published_packages(inventory), warnings=(warning,))
-
-    assert resolve_fleet(inventory, expand(inventory), DependencyInputs(published)).locks.warnings == (
-        warning,
-    )
-
-
-def test_deliveries_join_the_variants_of_a_fleet(world: DependencyWorld) -> None:
-    inventory = world.inventory()
-    fleet = world.fleet()
-    owner = ObjectName(NAMESPACE, "a-delivery@prod")
-    spec = PackageVariantSpec(downstream=Downstream(repo="edge-03", package="dependencies"))
-    delivered = a_desired_variant(key=owner, spec=spec, source=Source(Location("a")))
-    where = PackageKey(world.repositories["edge-03"].url, "dependencies")
-    resolved = a_resolved(variant=delivered, view=ObjectName(NAMESPACE, "edge-03"), downstream=where)
-    first, second = (Problem(Location(path), Reason.VALIDATION_ERROR, "") for path in "ab")
-    before, after = (ObjectKey("", "PackageVariant", NAMESPACE, name) for name in "ab")
-    fleet = replace(fleet, desired=replace(fleet.desired, stalled=frozenset({before}), problems=(second,)))
-
-    joined = with_deliveries(fleet, inventory, [resolved], frozenset({after}), [first, second])
-
-    assert [v.key for v in joined.desired.variants] == [owner, *(v.key for v in fleet.desired.variants)]
-    assert joined.desired.stalled == {before, after}
-    assert joined.desired.problems == (first, second)
-    assert joined.resolution.variants == (*fleet.resolution.variants, resolved)
-    assert joined.resolution.downstreams == {**fleet.resolution.downstreams, where: (delivered,)}
-    assert joined.resolution.publications == fleet.resolution.publications
-    assert with_deliveries(fleet, inventory, [], frozenset(), []) == fleet

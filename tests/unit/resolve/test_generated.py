@@ -1,6 +1,5 @@
 """Generated variants: what they are made of, where they go, and who is told if they cannot be made."""
 
-import hashlib
 from collections.abc import Mapping
 
 import pytest
@@ -15,14 +14,14 @@ from reconciler.dependencies.model.instances import Resolution as LockedResoluti
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions import parse_strict
 from reconciler.expand.authored import with_defaults
-from reconciler.expand.variants import Desired, DesiredVariant, stable_uid, variant_key
+from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.dependency_roots import Root, RootKey, Roots
 from reconciler.resolve.generated import Generated, generate
-from tests.support.plan_values import a_desired_variant, a_record
+from tests.support.plan_values import a_desired_variant
 from tests.support.sets import registered, world
 from tests.support.values import replace
 
@@ -97,155 +96,6 @@ def generated(
     return generate(inventory, Desired(desired), taken or {}, locks, Roots(by_cluster))
 
 
-def test_generated_variant_is_made_of_the_locked_revision_and_of_who_needs_it() -> None:
-    (made,) = generated(WEB, locked("base", WEB)).variants
-
-    key = ObjectName("default", "requires-edge-base")
-    assert made == a_desired_variant(
-        key=key,
-        uid=stable_uid("fleet", *key),
-        spec=with_defaults(
-            PackageVariantSpec(
-                upstream=Upstream(repo="blueprints", package="base", revision=1),
-                downstream=Downstream(repo="edge", package="base"),
-            )
-        ),
-        source=variant().source,
-        times=(7, 8),
-        requested_by=("default/web",),
-    )
-
-
-@pytest.mark.parametrize(
-    ("source", "selector"),
-    [
-        ("v3", {"revision": 3}),
-        ("3", {"revision": 3}),
-        ("v1.2.0", {"tag": "v1.2.0"}),
-        ("stable", {"tag": "stable"}),
-    ],
-)
-def test_number_is_a_revision_and_anything_else_a_tag(source: str, selector: dict[str, object]) -> None:
-    (made,) = generated(WEB, locked("base", WEB, source=source)).variants
-
-    assert made.spec.upstream == Upstream(repo="blueprints", package="base", **selector)
-
-
-def test_name_of_a_package_in_a_directory_has_a_digest_of_its_path() -> None:
-    (made,) = generated(WEB, locked("team/base", WEB)).variants
-
-    digest = hashlib.sha256(b"team/base").hexdigest()[:8]
-    assert made.key.name == f"requires-edge-team-base-{digest}"
-    assert made.spec.downstream == Downstream(repo="edge", package="team/base")
-
-
-def test_every_way_to_a_package_is_shown_up_to_five() -> None:
-    app = locked("app", WEB)
-    (_, made) = generated(WEB, app, locked("db", app)).variants
-    assert made.key.name == "requires-edge-db"
-    assert made.requested_by == ("default/web > app",)
-
-    askers = [locked(f"web{number}") for number in range(7)]
-    roots = tuple(root_of(variant(f"web{number}")) for number in range(7))
-    (made,) = generated(*askers, locked("base", *askers[:5]), roots=roots).variants
-    assert made.requested_by == tuple(f"default/web{number}" for number in range(5))
-    (made,) = generated(*askers, locked("base", *askers), roots=roots).variants
-    assert made.requested_by == (*(f"default/web{number}" for number in range(5)), "2 more")
-
-
-def test_way_from_a_package_that_is_no_root_begins_with_its_own_name() -> None:
-    gone = locked("gone")
-
-    (made,) = generated(WEB, gone, locked("base", gone, WEB)).variants
-
-    assert made.requested_by == ("default/web", "gone")
-
-
-def test_package_that_no_root_needs_is_not_generated() -> None:
-    gone = locked("gone")
-
-    assert generated(WEB, gone, locked("base", gone)) == Generated()
-
-
-def test_root_of_a_path_has_its_slashes() -> None:
-    own = locked("edge/web")
-    root = replace(root_of(variant("web")), name="edge/web")
-
-    (made,) = generated(own, locked("base", own), roots=(root,)).variants
-
-    assert made.requested_by == ("default/web",)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_paused"),
-    [(True, True, True), (True, False, False), (False, False, False), (None, True, False)],
-)
-def test_generated_variant_is_paused_if_everybody_who_needs_it_is(
-    first: bool | None, second: bool | None, is_paused: bool
-) -> None:
-    roots = tuple(
-        root_of(variant(name, paused=bool(paused)), is_recorded=paused is None)
-        for name, paused in (("web", first), ("api", second))
-    )
-    api = locked("api")
-
-    (made,) = generated(WEB, api, locked("base", WEB, api), roots=roots).variants
-
-    assert made.paused is is_paused
-
-
-def test_first_who_needs_it_by_name_declares_it_whatever_the_order() -> None:
-    api = locked("api")
-    roots = (root_of(variant("web")), root_of(variant("api"), is_recorded=True))
-
-    (made,) = generated(WEB, api, locked("base", WEB, api), roots=roots).variants
-
-    assert (made.source, made.times) == (variant("api").source, ())
-
-
-@pytest.mark.parametrize(("slot", "namespace"), [("b", "b"), ("a", "a"), ("c", "a"), ("", "a")])
-def test_generated_variant_is_in_the_namespace_of_its_slot_if_somebody_there_needs_it(
-    slot: str, namespace: str
-) -> None:
-    views = [registered(name, namespace=ns, cluster="prod") for ns in "ab" for name in ("blueprints", "edge")]
-    roots = tuple(
-        root_of(variant(namespace=view.key.namespace), view) for view in views if view.key.name == "edge"
-    )
-    own = [locked("web", namespace=ns) for ns in "ab"]
-
-    (made,) = generated(*own, locked("base", *own, namespace=slot), roots=roots, views=tuple(views)).variants
-
-    assert made.key.namespace == namespace
-
-
-def test_upstream_is_the_most_specific_repository_that_has_the_package() -> None:
-    deep = registered("deep", url=BLUEPRINTS.url, git="https://host/blueprints", directory="team")
-    views = (BLUEPRINTS, deep, EDGE)
-
-    (made,) = generated(WEB, locked("team/base", WEB), views=views).variants
-    assert made.spec.upstream == Upstream(repo="deep", package="base", revision=1)
-    (made,) = generated(WEB, locked("other/base", WEB), views=views).variants
-    assert made.spec.upstream == Upstream(repo="blueprints", package="other/base", revision=1)
-
-
-def test_generated_variant_stays_in_the_repository_that_has_it() -> None:
-    first, second = EDGE, registered("west", cluster="prod")
-    roots = (root_of(variant("web"), second), root_of(variant("api"), first))
-    api = locked("api")
-    packages = (WEB, api, locked("base", WEB, api))
-    views = (BLUEPRINTS, first, second)
-
-    def repository_of(*requested_by: str, name: str = "requires-west-base") -> str | None:
-        key = ObjectName("default", name)
-        records = {key: a_record(name=name, requested_by=requested_by)}
-        (made,) = generated(*packages, roots=roots, views=views, records=records).variants
-        return made.spec.downstream.repo if made.spec.downstream else None
-
-    assert repository_of("default/web") == "west"
-    assert repository_of("default/web", name="requires-other-base") == "edge"
-    assert repository_of() == "edge"
-
-
 def refused(message: str, hint: str, name: str = "web") -> dict[object, tuple[Problem, ...]]:
     location = Location(f"{name}.yaml", 3)
     subject = f"PackageVariant default/{name}"
@@ -261,14 +111,6 @@ def test_package_without_a_repository_is_refused_to_everybody_who_needs_it() -> 
     assert generated(*packages, roots=roots) == Generated(
         unmet=refused("No Repository in namespace default has it", "Register its repository.")
     )
-
-
-def test_everything_that_a_variant_cannot_get_is_listed() -> None:
-    packages = (WEB, *(locked(name, WEB, repository="host/elsewhere") for name in ("base", "db")))
-
-    (problems,) = generated(*packages).unmet.values()
-
-    assert len(problems) == 2
 
 
 def test_package_with_a_name_that_is_not_valid_is_refused() -> None:
@@ -301,14 +143,3 @@ def test_other_variant_in_its_place_serves_only_with_the_same_package(how: str, 
         assert result == Generated()
     else:
         assert result == Generated(unmet=refused(message, HINT), undecided=frozenset({key}))
-
-
-def test_two_revisions_of_a_package_in_one_place_are_a_conflict() -> None:
-    first = locked("base", WEB)
-    other = locked("base", WEB, namespace="default", source="v2")
-
-    result = generated(WEB, first, other)
-
-    assert [v.key.name for v in result.variants] == ["requires-edge-base"]
-    assert result.undecided == {ObjectName("default", "requires-edge-base")}
-    assert result.unmet.keys() == {variant_key(ObjectName("default", "web"))}

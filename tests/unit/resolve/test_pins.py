@@ -25,13 +25,9 @@ from reconciler.resolve.pins import (
     PinChoice,
     choose_pin,
     find_floating,
-    follow,
-    hold,
     may_float,
     upstream_data,
 )
-from reconciler.resolve.resolution import Resolution
-from reconciler.resolve.variants import extend_resolution
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import a_desired_variant
 from tests.support.sets import a_package
@@ -67,10 +63,6 @@ def move(world: ModelWorld, revision: int) -> None:
 
 def commit_of(world: ModelWorld, revision: int) -> Oid:
     return world.repositories["blueprints"].refs[f"refs/tags/web/v{revision}"]
-
-
-def tree_of(world: ModelWorld, revision: int) -> Oid:
-    return world.repositories["blueprints"].commits[commit_of(world, revision)].tree("web")
 
 
 def lock(world: ModelWorld, revision: int, *, held: bool = False, tag: str = "stable") -> UpstreamLock:
@@ -414,76 +406,6 @@ def floating(inventory: Inventory) -> DesiredVariant:
     return variant
 
 
-@pytest.mark.parametrize(
-    ("what", "revision", "ref"),
-    [
-        ("v1", 1, "web/v1"),
-        ("1", 1, "web/v1"),
-        ("v2", 2, "web/v2"),
-        ("2", 2, "web/v2"),
-        ("stable", 2, "web/stable"),
-        ("main", 2, "main"),
-        ("", 2, "web/stable"),
-    ],
-)
-def test_variant_is_held_at_what_a_person_names(
-    world: ModelWorld, what: str, revision: int, ref: str
-) -> None:
-    move(world, 2)
-    inventory = world.inventory()
-
-    held = hold(floating(inventory), what, None, inventory)
-
-    assert held == UpstreamLock(
-        namespace=NAMESPACE,
-        name="web",
-        repository="blueprints",
-        package="web",
-        selector={"tag": "stable"},
-        commit=commit_of(world, revision),
-        tree=tree_of(world, revision),
-        ref=ref,
-        held=True,
-    )
-
-
-def test_variant_that_is_held_nowhere_in_particular_stays_at_its_lock(world: ModelWorld) -> None:
-    before = lock(world, 1)
-    move(world, 2)
-    inventory = world.inventory()
-
-    assert hold(floating(inventory), "", before, inventory) == msgspec.structs.replace(before, held=True)
-    other = lock(world, 1, tag="beta")
-    assert hold(floating(inventory), "", other, inventory).commit == commit_of(world, 2)
-
-
-def test_variant_follows_its_selector_again(world: ModelWorld) -> None:
-    move(world, 2)
-    inventory = world.inventory()
-
-    followed = follow(floating(inventory), inventory)
-
-    assert followed == msgspec.structs.replace(lock(world, 2), tree=tree_of(world, 2))
-
-
-def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld) -> None:
-    missing = "could not find upstream package revision: package web in repository blueprints has no tag"
-    inventory = world.inventory()
-    with pytest.raises(UsageError) as caught:
-        hold(floating(inventory), "stabel", None, inventory)
-    assert (str(caught.value), caught.value.hint) == (f"{missing} stabel", "Did you mean stable?")
-
-    ask(world, Upstream(repo="blueprints", package="web", tag="gone"))
-    inventory = world.inventory()
-    for refused in (
-        lambda: follow(floating(inventory), inventory),
-        lambda: hold(floating(inventory), "", None, inventory),
-    ):
-        with pytest.raises(UsageError) as caught:
-            refused()
-        assert (str(caught.value), caught.value.hint) == (f"{missing} gone", "Known: stable, v1, v2.")
-
-
 def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other_has_it(
     world: ModelWorld,
 ) -> None:
@@ -528,23 +450,3 @@ def test_upstream_that_names_no_revision_may_float(world: ModelWorld, selector: 
     (variant,) = expand(world.inventory()).variants
 
     assert may_float(variant) is is_floating(upstream_data(variant))
-
-
-def test_pin_of_one_variant_is_not_that_of_its_set(world: ModelWorld) -> None:
-    """The variants of a set share the model of their upstream, and a person holds one of them."""
-    ask(world, Upstream(repo="blueprints", package="web", tag="stable"))
-    spec = world.variants["web"]
-    world.variants["a"] = spec.model_copy(update={"downstream": Downstream(repo="edge", package="a")})
-    move(world, 2)
-    world.locks[WEB] = lock(world, 1, held=True)
-    inventory = world.inventory()
-    desired = expand(inventory)
-    shared = [
-        replace(variant, spec=variant.spec.model_copy(update={"upstream": spec.upstream}))
-        for variant in desired.variants
-    ]
-
-    resolution = extend_resolution(Resolution(), inventory, replace(desired, variants=tuple(shared)))
-
-    pins = {resolved.variant.key.name: resolved.pin.commit.oid for resolved in resolution.variants}
-    assert pins == {"a": commit_of(world, 2), "web": commit_of(world, 1)}

@@ -8,7 +8,7 @@ from reconciler.base.errors import Location
 from reconciler.inventory.inventory import Draft, Source
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.trailers import Answers, ConflictName
-from reconciler.resolve.resolution import Needs, Release, Resolution, ResolvedVariant, variant_trees
+from reconciler.resolve.resolution import ResolvedVariant, variant_trees
 from tests.support.plan_values import WEB, a_desired_variant, a_draft, a_pin, a_resolved, oid
 from tests.support.values import replace
 
@@ -66,20 +66,6 @@ def test_rendering_reads_what_it_merges(case: str) -> None:
     fields, trees = CASES[case]
 
     assert set(variant_trees(resolved(**fields))) == trees
-
-
-def test_needs_are_the_trees_of_all_variants_and_releases_by_repository() -> None:
-    release = Release(PackageKey("host/edge", "old"), oid("f1"))
-    other = Release(PackageKey("host/far", "old"), oid("f2"))
-    update = resolved(local=oid("e1"), base=BASE)
-
-    assert Resolution(variants=(update, resolved()), releases=(release, other)).needs == Needs(
-        {
-            "host/edge": frozenset({oid("e1"), oid("f1")}),
-            "host/blueprints": frozenset({PIN.tree, BASE.tree}),
-            "host/far": frozenset({oid("f2")}),
-        }
-    )
 
 
 def test_pin_is_known_by_every_address_of_its_repository_and_shows_the_registered_one() -> None:

@@ -11,25 +11,21 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
-from reconciler.records.state import ConflictRecord
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.up_to_date import (
-    find_settled,
     index_objects,
     input_facts,
     inputs_digest,
     named_objects,
     told_facts,
 )
-from tests.support.decision_table import Case, DecisionTable, Row
+from tests.support.decision_table import DecisionTable
 from tests.support.plan_values import (
     PACKAGE,
     WEB,
     a_desired_variant,
-    a_draft,
     a_pin,
     a_record,
-    a_resolved,
     oid,
 )
 from tests.support.sets import repository, snapshot, world
@@ -236,42 +232,5 @@ SETTLED: DecisionTable[str] = DecisionTable(
 OUTPUT, MERGED = oid("f1"), oid("b1")
 
 
-def settled(case: Case) -> str:
-    mains = {"as recorded": MERGED, "as the output": OUTPUT, "other": oid("e1"), "none": None}
-    drafts = {
-        "none": None,
-        "written as the output": a_draft(tree=OUTPUT, written=OUTPUT),
-        "is the output": a_draft(tree=OUTPUT, written=oid("d9")),
-        "other": a_draft(),
-        "a person's": a_draft(tree=oid("d1"), written=OUTPUT),
-    }
-    record = a_record(
-        inputs="other" if case["record"] == "of other inputs" else "digest",
-        output_tree="" if case["record"] == "without an output" else OUTPUT,
-        local_tree=MERGED if case["recorded main"] == "a package" else "",
-        unready=("FunctionsVerified: the gate is not passed",),
-        failed=case["functions"] == "failed",
-        conflicts=(ConflictRecord(path="a"),) if case["conflicts"] == "conflicts" else (),
-        answers=(ConflictRecord(path="a", by="keep"),) if case["conflicts"] == "answers" else (),
-    )
-    variant, view, pin, _ = inputs()
-    resolved = a_resolved(
-        variant=variant,
-        view=view.key,
-        pin=pin,
-        local=mains[case["main"]],
-        draft=drafts[case["draft"]],
-        inputs="digest",
-    )
-    tree = find_settled(resolved, None if case["record"] == "none" else record)
-    assert tree in (None, OUTPUT)
-    return "output" if tree else ""
-
-
 def test_table_of_settled_packages_is_complete() -> None:
     SETTLED.check_complete()
-
-
-@pytest.mark.parametrize("row", SETTLED.rows, ids=str)
-def test_package_is_not_rendered_where_a_record_has_its_result(row: Row[str]) -> None:
-    assert SETTLED.mistakes(row, settled) == []

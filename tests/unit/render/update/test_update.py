@@ -1,22 +1,19 @@
 """Package updates: files, packages, strategies, conflicts."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from reconciler.krm.yaml import Tree, YamlError
+from reconciler.krm.yaml import Tree
 from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import (
     Conflict,
     UpdateRefused,
-    UpstreamRef,
     update_package,
-    upstream_of,
 )
 from reconciler.render.update.identifiers import with_identifiers
-from reconciler.render.update.kptfile_merge import edit_upstream, set_upstream
 from tests.support.merges import files_of
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\n"
@@ -191,20 +188,6 @@ def test_crds_of_the_package_define_list_merge_keys() -> None:
     assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
 
 
-@pytest.mark.parametrize("note", ["# note\n", "", "\n\n"])
-def test_documents_without_content_keep_their_place(note: str) -> None:
-    def text(value: str) -> str:
-        return f"{cm('one', value)}---\n{note}---\n{cm('two', 'mine')}---\n# last\n"
-
-    base = f"{cm('one')}---\n{cm('two')}"
-
-    texts, conflicts = update(
-        {"r.yaml": base}, {"r.yaml": base.replace("a: x", "a: up", 1)}, {"r.yaml": text("x")}
-    )
-
-    assert (texts, conflicts) == ({"r.yaml": text("up")}, ())
-
-
 @pytest.mark.parametrize("field", ["mac", "lastmodified"])
 def test_encrypted_document_merges_as_one_value(field: str) -> None:
     secret = (
@@ -323,41 +306,6 @@ def test_sub_package_with_another_upstream_is_unchanged() -> None:
     assert texts == mine
 
 
-@pytest.mark.parametrize(
-    ("upstream", "local", "mode", "reason", "path"),
-    [
-        ({"a": "text\n"}, {"a/x.txt": ""}, MergeMode.DEFAULT, "PathConflict", "a"),
-        ({"sub/Kptfile": SUB}, {"sub/Kptfile": SUB}, MergeMode.COMPATIBLE, "AddedOnBothSides", "sub"),
-    ],
-)
-def test_refusal_names_its_reason_and_its_paths(
-    upstream: dict[str, str], local: dict[str, str], mode: MergeMode, reason: str, path: str
-) -> None:
-    with pytest.raises(UpdateRefused) as caught:
-        update({}, upstream, local, mode=mode)
-
-    assert (caught.value.reason, caught.value.paths) == (reason, (path,))
-
-
-def test_change_of_a_sub_package_that_people_let_follow_another_upstream_is_told() -> None:
-    block = "upstream:\n  type: git\n  git:\n    repo: https://host/{}\n    directory: /\n    ref: v1\n"
-    base, mine = ({"Kptfile": ROOT, "sub/Kptfile": SUB + block.format(name)} for name in "ab")
-
-    done = update_package(*map(files_of, (base, {**base, "sub/b.yaml": cm("b")}, mine)))
-
-    assert done.files == files_of(mine)
-    assert [(each.conflict.path, each.winner) for each in done.decided] == [("sub", OnConflict.LOCAL)]
-
-
-def test_resource_of_another_namespace_in_another_file_is_another_resource() -> None:
-    local = {"g.yaml": cm("a").replace("  name: a\n", "  name: a\n  namespace: prod\n")}
-
-    texts, conflicts = update({"f.yaml": cm("a")}, {"f.yaml": cm("a", "up")}, local)
-
-    assert texts == local
-    assert [(each.path, each.reason) for each in conflicts] == [("f.yaml", "DeletedLocally")]
-
-
 @pytest.mark.parametrize(("length", "is_text"), [(7995, False), (8000, True)])
 def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: bool) -> None:
     rest = "\n" + "x" * length + "\0\n"
@@ -367,37 +315,6 @@ def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: b
     assert (texts["a"], len(conflicts)) == ((f"2{rest}3\n", 0) if is_text else (f"1{rest}3\n", 1))
 
 
-@pytest.mark.parametrize(("items", "is_edited"), [("- a\n- b\n", False), ("- b\n- a\n", True)])
-def test_removed_resource_stays_if_local_has_another_order_of_items(items: str, *, is_edited: bool) -> None:
-    head = "apiVersion: v1\nkind: Foo\nmetadata:\n  name: f\nl:\n"
-
-    texts, conflicts = update({"r.yaml": head + "- a\n- b\n"}, {}, {"r.yaml": head + items})
-
-    assert ("r.yaml" in texts) is is_edited
-    assert [each.reason for each in conflicts] == (["DeletedUpstream"] if is_edited else [])
-
-
-@pytest.mark.parametrize(
-    ("edit", "is_edit"),
-    [
-        ("  name: mine\n", False),
-        ("  name: pkg\n  annotations:\n    reconciler.dev/owner: a/b/c\n", False),
-        ("  name: pkg\n  labels:\n    a: b\n", True),
-        ("  name: pkg\n  annotations:\n    a: b\n", True),
-        ("  name: pkg\ninfo:\n  description: x\n", True),
-    ],
-)
-def test_fast_forward_allows_own_fields_of_the_kptfile_only(edit: str, *, is_edit: bool) -> None:
-    base, upstream = files_of({"Kptfile": ROOT}), files_of({"Kptfile": ROOT, "new.txt": "n\n"})
-    local = files_of({"Kptfile": ROOT.replace("  name: pkg\n", edit)})
-
-    if is_edit:
-        with pytest.raises(UpdateRefused, match="Local package files have been modified: Kptfile"):
-            update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD)
-    else:
-        assert "new.txt" in update_package(base, upstream, local, strategy=Strategy.FAST_FORWARD).files
-
-
 @pytest.mark.parametrize("field", ["name", "package-path"])
 def test_package_context_keeps_its_own_name_and_path(field: str) -> None:
     context = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  {field}: {{}}\n"
@@ -405,177 +322,6 @@ def test_package_context_keeps_its_own_name_and_path(field: str) -> None:
 
     assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
     assert update({}, sides[1], sides[2], on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
-
-
-class TestStrategies:
-    base: ClassVar = {"r.yaml": cm("c"), "gone.yaml": cm("gone"), "README.md": "old\n"}
-    upstream: ClassVar = {"r.yaml": cm("c", "up"), "new.yaml": cm("new"), "README.md": "new\n"}
-
-    def test_fast_forward_becomes_upstream(self) -> None:
-        texts, _ = update(self.base, self.upstream, self.base, strategy=Strategy.FAST_FORWARD)
-
-        assert texts == self.upstream
-
-    def test_fast_forward_refuses_edits_and_names_them(self) -> None:
-        with pytest.raises(UpdateRefused) as caught:
-            update(self.base, self.upstream, {**self.base, "mine.txt": "m\n"}, strategy=Strategy.FAST_FORWARD)
-
-        assert (caught.value.reason, caught.value.paths) == ("LocalChanges", ("mine.txt",))
-
-    def test_fast_forward_does_not_mind_the_packages_own_name_and_upstream(self) -> None:
-        named = ROOT.replace("name: pkg", "name: mine") + "upstream:\n  type: git\n"
-
-        texts, _ = update(
-            self.base, self.upstream, {**self.base, "Kptfile": named}, strategy=Strategy.FAST_FORWARD
-        )
-
-        assert texts == self.upstream
-
-    def test_force_delete_replace_becomes_upstream_whatever_local_has(self) -> None:
-        local = {"r.yaml": cm("c", "mine"), "mine.txt": "m\n"}
-
-        texts, _ = update(self.base, self.upstream, local, strategy=Strategy.FORCE_DELETE_REPLACE)
-
-        assert texts == self.upstream
-
-    def test_copy_merge_copies_upstream_over_local_and_keeps_what_only_local_has(self) -> None:
-        local = {**self.base, "r.yaml": cm("c", "mine"), "mine.txt": "m\n"}
-
-        texts, _ = update(self.base, self.upstream, local, strategy=Strategy.COPY_MERGE)
-
-        assert texts == {**self.upstream, "mine.txt": "m\n"}
-
-    def test_the_packages_own_strategy_is_honoured(self) -> None:
-        asks = ROOT + "upstream:\n  type: git\n  updateStrategy: fast-forward\n"
-
-        with pytest.raises(UpdateRefused):
-            update(self.base, self.upstream, {"Kptfile": asks, "r.yaml": cm("c", "mine")})
-
-
-OWN = "  annotations:\n    reconciler.dev/location: {}\n    reconciler.dev/owner: fleet/default/NAME\n"
-HEADS = [
-    KPTFILE.format(name="NAME"),
-    KPTFILE.format(name="NAME") + OWN.format("r/NAME"),
-    KPTFILE.format(name="NAME") + OWN.format("'r/NAME'"),
-    KPTFILE.format(name="'NAME'"),
-    KPTFILE.format(name="NAME").replace("\n", "\r\n"),
-]
-FOLLOWS = "{}:\n  type: git\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
-RESTS = [
-    "",
-    "info:\n  description: a\n" + FOLLOWS.format("upstream"),
-    FOLLOWS.format("upstream") + FOLLOWS.format("upstreamLock") + f"    commit: {'1b' * 20} # mine\n",
-    FOLLOWS.format("upstream") + FOLLOWS.format("upstream"),
-    "    more of the value\n" + FOLLOWS.format("upstream"),
-    "    more: of no value\n",
-    "  labels:\n    name: NAME\n" + FOLLOWS.format("upstream").replace("repo: https", "repo: 'https"),
-    "upstream: {type: git, git: {ref: v1}}\n",
-    "upstream: &anchor\n  type: git\nupstreamLock: *anchor\n",
-    "upstream:\n- a\n",
-    "---\na: b\n",
-    "#" * 9000 + "\n" + FOLLOWS.format("upstream"),
-    "\udcff".encode("utf-8", "surrogateescape").decode("latin-1") + "\n",
-]
-
-
-def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the result of a function, or its error as text."""
-    try:
-        return function(*arguments)
-    except (UpdateRefused, YamlError) as error:
-        return type(error), str(error)
-
-
-class TestKptfile:
-    def merged(
-        self, base: str, upstream: str, local: str, **options: Any
-    ) -> tuple[str, tuple[Conflict, ...]]:
-        done = update_package(
-            *(files_of({"Kptfile": ROOT + text}) for text in (base, upstream, local)), **options
-        )
-        return done.files["Kptfile"].data.decode().removeprefix(ROOT), done.conflicts
-
-    def functions(self, *images: str) -> str:
-        return "pipeline:\n  mutators:\n" + "".join(f"  - image: {image}\n" for image in images)
-
-    def test_functions_merge_by_image_whatever_the_registrys_port(self) -> None:
-        text, _ = self.merged(
-            self.functions("localhost:5000/a:v1", "localhost:5000/b:v1"),
-            self.functions("localhost:5000/a:v2", "localhost:5000/b:v1", "n:v1"),
-            self.functions("localhost:5000/a:v1", "localhost:5000/b:v1", "mine:v1"),
-        )
-
-        assert text == self.functions("localhost:5000/a:v2", "localhost:5000/b:v1", "mine:v1", "n:v1")
-
-    def test_comments_and_our_annotations_stay(self) -> None:
-        notes = "  annotations: # why\n    reconciler.dev/owner: prod/default/x\n"
-        mine = f"{notes}info: # about\n  description: old # here\n"
-
-        text, conflicts = self.merged("info:\n  description: old\n", "info:\n  description: new\n", mine)
-
-        assert (text, conflicts) == (mine.replace("old", "new"), ())
-
-    def test_ownership_of_upstream_is_not_taken_over(self) -> None:
-        text, _ = self.merged(
-            "",
-            "  annotations:\n    reconciler.dev/owner: other/default/y\n    a: b\n",
-            "  labels:\n    l: mine\n",
-        )
-
-        assert "reconciler.dev/owner" not in text
-        assert "a: b" in text
-
-    def test_the_new_upstream_is_recorded_and_nothing_else_changes(self) -> None:
-        git = "    repo: https://x.example/up # mine\n    directory: /p\n    ref: v1\n"
-        block = "{}:\n  type: git\n  git:\n" + git
-        before = (
-            block.format("upstream")
-            + "  updateStrategy: resource-merge\n"
-            + block.format("upstreamLock")
-            + f"    commit: {'1b' * 20}\n"
-        )
-
-        text, _ = self.merged(
-            "", "", before, new_upstream=UpstreamRef("https://x.example/up", "/p", "v2", "2a" * 20)
-        )
-
-        assert text == before.replace("ref: v1", "ref: v2").replace("1b" * 20, "2a" * 20)
-
-    def test_quotes_of_a_commit_that_looks_like_a_number_go_with_it(self) -> None:
-        git = "upstreamLock: {git: {repo: https://x.example/up, directory: /p, ref: v1, commit: %s}}\n"
-        before, after = '"1234e567890123456789012345678901234567890"', "2a" * 20
-        block = "upstream:\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
-
-        text, _ = self.merged(
-            "", "", block + git % before, new_upstream=UpstreamRef("https://x.example/up", "/p", "v1", after)
-        )
-
-        assert f"ref: v1, commit: {after}}}" in text
-
-    @pytest.mark.parametrize("head", HEADS, ids=range(len(HEADS)))
-    @pytest.mark.parametrize("rest", RESTS, ids=range(len(RESTS)))
-    def test_what_fleets_share_of_a_kptfile_is_edited_as_the_whole_is(self, head: str, rest: str) -> None:
-        new = UpstreamRef("https://x.example/up", "/p", "v2", "2a" * 20)
-
-        for name in ("a", "web", "other-1"):
-            file = File.of((head.replace("NAME", name) + rest).encode(), Mode.EXECUTABLE)
-            assert attempt(set_upstream, file, new) == attempt(edit_upstream, file, new)
-
-    def test_the_upstream_of_a_package_can_be_asked_for(self) -> None:
-        block = (
-            "upstream:\n  type: git\n  git:\n    repo: https://x.example/up\n    directory: /p\n    ref: v1\n"
-        )
-
-        assert upstream_of(files_of({"Kptfile": ROOT + block}), ref="v2", commit="") == UpstreamRef(
-            "https://x.example/up", "/p", "v2"
-        )
-        assert upstream_of({}, ref="v2", commit="") is None
-
-    def test_a_kptfile_that_is_no_mapping_is_refused(self) -> None:
-        with pytest.raises(UpdateRefused) as caught:
-            update_package(*(files_of({"Kptfile": text}) for text in ("a: 1\n", "a: 2\n", "[")))
-
-        assert (caught.value.reason, caught.value.paths) == ("InvalidKptfile", ("Kptfile",))
 
 
 def test_compatible_mode_refuses_what_kpt_refuses() -> None:
@@ -729,13 +475,3 @@ def test_comment_above_the_first_of_a_block_comes_with_the_block(
 
     assert f"field:\n  # why\n{first}" in texts["a.yaml"]
     assert (last in texts["a.yaml"]) == (change == "a key more")
-
-
-def test_kptfile_that_local_deleted_stays_deleted() -> None:
-    base, upstream = (
-        {**files_of({"r.yaml": cm("r")}), **files_of({"Kptfile": text})} for text in (ROOT, SUB)
-    )
-
-    updated = update_package(base, upstream, files_of({"r.yaml": cm("r")}))
-
-    assert "Kptfile" not in updated.files
