@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,20 +19,28 @@ from reconciler.base import effects
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
     WANTED_LOCK,
+    SetRecord,
+    UpstreamLock,
+    WantedLockRecord,
+    lock_bytes,
+    record_bytes,
+    record_path,
 )
 from reconciler.report.report import Names
 from tests.support.git import EPOCH, make_repository
+from tests.support.plan_values import a_record
 from tests.support.values import replace
-from tests.unit.apply.test_dashboard import Issues, forge_of
+from tests.unit.apply.test_dashboard import Issues, forge_of, transport
 from tests.unit.apply.world import Edge
 
 
@@ -118,7 +127,45 @@ def test_repositories_are_written_before_state_and_status(world: World) -> None:
         assert (commit.message, commit.committer.name, commit.committer.time) == (message, "Bot", EPOCH + 5)
 
 
+VARIANT = a_record(namespace="default", name="web", uid="u", manifest="m", url="file:///edge", path="web")
+SET = SetRecord(namespace="default", name="fleet", uid="u", manifest="m", targets=1)
+PIN = UpstreamLock(
+    namespace="default",
+    name="web",
+    repository="up",
+    package="web",
+    selector={},
+    commit="1" * 40,
+    tree="2" * 40,
+)
 WEB = PackageKey("file:///edge", "web")
+OLD = {
+    record_path(VARIANT): record_bytes(VARIANT),
+    record_path(SET): record_bytes(SET),
+    lock_path(PIN): lock_bytes(PIN),
+    WANTED_LOCK: record_bytes(WantedLockRecord(tree="3" * 40)),
+}
+
+
+@pytest.mark.parametrize("path", OLD)
+@pytest.mark.parametrize("fails", [True, False])
+def test_files_that_wait_for_a_package_stay_as_they_were_where_it_failed(
+    world: World, path: str, fails: bool
+) -> None:
+    plan = Plan((world.edge.created(),), records={path: b"new", "other": b"new"}, record_owners={path: WEB})
+    inventory = world.inventory(
+        records={VARIANT.key: VARIANT},
+        set_records={SET.key: SET},
+        locks={PIN.key: PIN},
+        reviewed=ReviewedLock("main", computed_tree=Oid("3" * 40)),
+    )
+    if fails:
+        world.edge.repo.point("refs/heads/drafts/web", world.edge.repo.oid("main"))
+
+    outcome = world.apply(plan, inventory)
+
+    assert world.files(STATE) == {path: OLD[path] if fails else b"new", "other": b"new"}
+    assert outcome.exits == ({Exit.REFUSED} if fails else set())
 
 
 def test_lock_that_was_never_computed_is_not_recorded(world: World) -> None:
@@ -300,3 +347,23 @@ def test_dashboard_of_several_shards_has_the_parts_of_the_status_branch(world: W
     assert "too many" in first
     assert second == "The second part\n<!-- reconciler:shard end -->"
     assert set(world.files(STATUS)) == {"dashboard-0-of-2.md", "dashboard-1-of-2.md"}
+
+
+def test_dashboard_that_cannot_be_written_stops_nothing(world: World) -> None:
+    effects = apply_with(world, DashboardWriter(forge_of(Issues(down=True)), Names("demo")))
+
+    assert effects == [("acme/control", EffectKind.UPDATED, "Dashboard of demo"), RECORDED[0]]
+
+
+@pytest.mark.parametrize("has_dashboard", [True, False])
+def test_one_write_of_a_forge_is_kept_for_the_dashboard(world: World, has_dashboard: bool) -> None:
+    over = transport(per_hour=2, per_minute=60, max_wait_s=1)
+    target = replace(world.edge.target(), forge=forge_of(Issues(), over))
+    dashboards = DashboardWriter(world.edge.target().forge, Names("demo")) if has_dashboard else None
+
+    apply_changes(Plan(), world.inventory(), {"file:///edge": target}, world.mirror(), dashboards=dashboards)
+
+    with over.budget.write():
+        over.clock.sleep(60)
+    with pytest.raises(LimitedError) if has_dashboard else nullcontext(), over.budget.write():
+        pass

@@ -193,6 +193,21 @@ def test_last_pull_request_that_is_left_is_counted_as_one(edge: Edge) -> None:
     assert result.effects[0].error.startswith("1 pull request is left: ")
 
 
+def approved(edge: Edge, package: str, number: int) -> Change:
+    return replace(edge.created(package), approve=Approval(number, head(package), f"c0ffee{number}"))
+
+
+def test_limit_leaves_this_and_later_approvals_to_the_next_run(edge: Edge) -> None:
+    forge = Forge({2: LimitedError("The budget is spent", wait_s=60)})
+    changes = [approved(edge, name, number) for number, name in enumerate("abc", 1)]
+
+    result = merge_results(approve_pulls(target(edge, forge), changes))
+
+    assert forge.calls == [("approve c0ffee1", 1)]
+    assert result.remaining == 2
+    assert {package.path for package in result.failed} == {"b", "c"}
+
+
 def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> None:
     with scripted_api() as api:
         shared = api.transport()

@@ -17,7 +17,7 @@ from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, tree_id
-from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, WriteGroup
+from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
 from tests.support.fake_forge import FakeForge
 from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
@@ -356,6 +356,17 @@ def test_branch_above_or_below_stands_in_the_way(edge: Edge, refs: list[str], bl
     assert result.effects[0].error.startswith(error)
 
 
+def test_a_gone_repository_fails_all_of_its_packages(edge: Edge) -> None:
+    target = edge.target()
+    changes = [edge.created(), edge.created("other")]
+    edge.repo.path.rename(edge.root / "gone")
+
+    result = edge.apply(*changes, target=target)
+
+    assert {p.path for p in result.failed} == {"web", "other"}
+    assert result.exits == {Exit.UNAVAILABLE}
+
+
 def test_closing_deletes_the_branch_and_says_why(edge: Edge) -> None:
     edge.apply(edge.created())
     close = ClosePull(1, "drafts/web/packagevariant-1", "Obsolete.")
@@ -414,6 +425,30 @@ def group(edge: Edge, *parts: GroupPart) -> WriteGroup:
     return WriteGroup(GROUP, None, edge.repo.oid("main"), parts, "Group\n", TIME)
 
 
+def test_tree_that_was_not_planned_is_an_error(edge: Edge) -> None:
+    planned = edge.repo.tree("main", "db")
+
+    result = edge.apply(edge.change("web", group(edge, GroupPart("web", planned, FILES)), pull=False))
+
+    assert result.effects[0].error == f"{GROUP} would hold {tree_id(FILES)}, but {planned} was planned"
+    assert GROUP not in edge.repo.refs()
+
+
+def test_empty_repository_is_begun_once_with_its_files(edge: Edge) -> None:
+    starts = [
+        StartBranch("refs/heads/trunk", dict(FILES), edge.repo.oid("main"), "Begin\n", TIME) for _ in range(2)
+    ]
+
+    result = edge.apply(
+        *(edge.change(name, start, pull=False) for name, start in zip(("db", "web"), starts, strict=True))
+    )
+
+    commit = edge.repo.git[edge.repo.oid("trunk")]
+    assert (commit.message, list(commit.parent_ids), commit.committer.time) == ("Begin\n", [], TIME)
+    assert edge.repo.tree("trunk") == tree_id(FILES)
+    assert [(e.what, e.ref) for e in result.effects] == [(EffectKind.PUSHED, "trunk")]
+
+
 @pytest.mark.parametrize("to", [True, False])
 def test_moved_ref_has_the_time_of_its_commit_and_a_deleted_one_none(edge: Edge, to: bool) -> None:
     new = edge.repo.commit({"x": "1"}, branch="x", start="main", time=TIME + 7)
@@ -461,6 +496,26 @@ def test_no_pack_has_a_tree_that_git_refuses(edge: Edge, names: tuple[str, ...],
 
     assert [effect.error for effect in result.effects if effect.error] == [error]
     assert "refs/heads/drafts/other/packagevariant-1" in edge.repo.refs()
+
+
+def test_repository_that_others_keep_writing_to_is_left_after_some_attempts(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def lose(_: object, updates: list[RefUpdate]) -> tuple[PushResult, ...]:
+        attempts.append(len(updates))
+        return tuple(
+            PushResult(update, PushStatus.STALE, "moved") for update in updates if "pulls" in update.ref
+        )
+
+    monkeypatch.setattr(repository, "push", lose)
+
+    result = edge.apply(edge.created(), edge.created("other"))
+
+    assert attempts == [4, 4, 4]
+    assert {p.path for p in result.failed} == {"web", "other"}
+    assert {effect.error for effect in result.effects} == {f"Others keep writing to {edge.repo.path}"}
 
 
 def test_update_of_a_pull_request_is_reported_as_such_and_the_same_one_is_not(edge: Edge) -> None:

@@ -11,7 +11,7 @@ from reconciler.expand import expand
 from reconciler.expand.checks import check_set
 from reconciler.expand.generated import describe_missing
 from reconciler.policy import Limits
-from tests.support.sets import package_set, variant, world
+from tests.support.sets import package_set, repository, variant, world
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,14 @@ def test_context_that_an_expression_contradicts_is_refused() -> None:
     (problem,) = expand(world(package_set(targets=[target]))).problems
 
     assert 'spec.packageContext.removeKeys[0] removes the key "a"' in problem.message
+
+
+def test_variant_with_an_impossible_place_is_invalid() -> None:
+    views = (repository("blueprints"), repository("edge"))
+    desired = expand(world(variant(downstream={"repo": "edge", "package": "a//b"}), views=views))
+
+    assert [owner.name for owner in desired.stalled] == ["mine"]
+    assert desired.variants == ()
 
 
 def test_missing_repository_is_told_with_what_to_do() -> None:

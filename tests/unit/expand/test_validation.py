@@ -12,7 +12,7 @@ from reconciler.expand.checks import (
     go_json,
     validate_set,
 )
-from reconciler.expand.findings import Finding, hint_of
+from reconciler.expand.findings import Finding, field_name, hint_of
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.names.ids import ObjectKey, ObjectName
@@ -90,6 +90,21 @@ def test_fault_of_a_template_that_porch_accepts_has_its_field(fault: Fault) -> N
 
 
 @pytest.mark.parametrize(
+    ("expression", "hint"),
+    [
+        ("cluster.name", "There are repoDefault, packageDefault, upstream, target and repository; see "),
+        ("'a'.lowerAscii()", "Annotate the set with "),
+        ("size(target.name)", "Write string(...) around the value."),
+        ("target.name +", "Correct the expression; docs/package-variant-sets.md lists what it may use."),
+    ],
+)
+def test_error_of_an_expression_has_a_hint_for_its_cause(expression: str, hint: str) -> None:
+    (finding,) = check_set(spec(expr(expression)), Environment(Limits()))
+
+    assert hint_of(finding, SET).startswith(hint)
+
+
+@pytest.mark.parametrize(
     ("key", "hint"),
     [
         ("spec", "Expressions see only name, namespace, labels and annotations of an object."),
@@ -98,6 +113,59 @@ def test_fault_of_a_template_that_porch_accepts_has_its_field(fault: Fault) -> N
 )
 def test_missing_key_has_a_hint_that_tells_fields_from_labels(key: str, hint: str) -> None:
     assert hint_for(Failure(f"no such key: {key}", missing=key)) == hint
+
+
+def test_findings_of_porch_in_a_set_name_their_fields() -> None:
+    both = {"key": "a", "keyExpr": "'a'", "value": "b", "valueExpr": "'b'"}
+    template = {
+        "adoptionPolicy": "adoptSome",
+        "deletionPolicy": "keep",
+        "downstream": {"repo": "r", "repoExpr": "'r'", "package": "p", "packageExpr": "'p'"},
+        "labelExprs": [{"key": "a", "value": "b"}, both],
+        "annotationExprs": [both],
+        "packageContext": {"dataExprs": [both]},
+        "injectors": [{"name": "a"}, {"name": "a", "nameExpr": "'a'"}, {"kind": "ConfigMap"}],
+        "pipeline": {
+            "mutators": [{"image": "x", "name": "a.b"}],
+            "validators": [{"image": "x"}, {"image": ""}],
+        },
+    }
+    targets = [
+        {"repositories": [{"name": "edge", "packageNames": ["a", ""]}, {"name": ""}]},
+        {"objectSelector": {"matchLabels": {"a": "b"}}, "repositories": []},
+        {},
+        {"repositorySelector": {}, "template": template},
+    ]
+
+    findings = validate_set(PackageVariantSetSpec.model_validate({"upstream": {}, "targets": targets}))
+
+    assert [field_name(finding.path) for finding in findings] == [
+        "spec.upstream.package",
+        "spec.upstream.repo",
+        "spec.upstream",
+        "spec.targets[0].repositories[0].packageNames[1]",
+        "spec.targets[0].repositories[1].name",
+        "spec.targets[1].repositories",
+        "spec.targets[1].objectSelector.apiVersion",
+        "spec.targets[1].objectSelector.kind",
+        "spec.targets[1]",
+        "spec.targets[2]",
+        "spec.targets[3].template.adoptionPolicy",
+        "spec.targets[3].template.deletionPolicy",
+        "spec.targets[3].template.downstream",
+        "spec.targets[3].template.downstream",
+        "spec.targets[3].template.labelExprs[1]",
+        "spec.targets[3].template.labelExprs[1]",
+        "spec.targets[3].template.annotationExprs[0]",
+        "spec.targets[3].template.annotationExprs[0]",
+        "spec.targets[3].template.packageContext.dataExprs[0]",
+        "spec.targets[3].template.packageContext.dataExprs[0]",
+        "spec.targets[3].template.injectors[1]",
+        "spec.targets[3].template.injectors[2]",
+        "spec.targets[3].template.pipeline.validators[1].image",
+        "spec.targets[3].template.pipeline.mutators[0].name",
+    ]
+    assert all(finding.hint for finding in findings)
 
 
 @pytest.mark.parametrize(

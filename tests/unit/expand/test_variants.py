@@ -2,8 +2,36 @@
 
 import pytest
 
+from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant
 from reconciler.expand import expand
+from reconciler.expand.variants import to_manifest
 from tests.support.sets import blueprints, package_set, repository, variant, world
+
+
+def test_generated_variant_names_its_set() -> None:
+    inventory = world(package_set(targets=[{"repositories": [{"name": "edge"}]}], uid="u-1"))
+    (generated,) = expand(inventory).variants
+
+    manifest = to_manifest(generated, inventory)
+
+    assert manifest["metadata"]["labels"] == {"config.porch.kpt.dev/packagevariantset": "u-1"}
+    assert manifest["metadata"]["ownerReferences"] == [
+        {
+            "apiVersion": PACKAGE_VARIANT_SET,
+            "kind": "PackageVariantSet",
+            "name": "fleet",
+            "uid": "u-1",
+            "controller": True,
+        }
+    ]
+    assert PackageVariant.model_validate(manifest).spec == generated.spec
+
+
+def test_authored_variant_has_no_owner_reference() -> None:
+    inventory = world(variant())
+    (generated,) = expand(inventory).variants
+
+    assert set(to_manifest(generated, inventory)["metadata"]) == {"name", "namespace", "uid"}
 
 
 @pytest.mark.parametrize("text", ["true", "false", "True", "yes", ""])

@@ -392,3 +392,8 @@ def test_deletion_names_what_is_made_instead(
     usual = {"made by": "set", "target": "none", "repository": "registered", "file": "there"}
 
     assert explanation({**usual, **case}, *variants) == cause
+
+
+@pytest.mark.parametrize("row", EXPLANATIONS.rows, ids=str)
+def test_deletion_names_what_is_gone(row: Row[str]) -> None:
+    assert EXPLANATIONS.mistakes(row, explanation) == []

@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.dependencies.lock.format import LockUpdate
-from reconciler.inventory.inventory import RepositoryView
+from reconciler.inventory.inventory import RepositoryView, ReviewedLock
 from reconciler.names.ids import ObjectName
 from reconciler.plan.build import plan_effects, registered_addresses
 from reconciler.plan.changes import (
@@ -11,8 +11,8 @@ from reconciler.plan.changes import (
     MoveRef,
     Plan,
 )
-from reconciler.records.state import UpstreamLock, lock_upstream
-from tests.support.plan_values import EDGE, URL, WEB, a_change, oid
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_upstream
+from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, oid
 from tests.support.sets import registered, repository, world
 from tests.support.values import replace
 
@@ -52,3 +52,11 @@ def a_lock(digit: str) -> UpstreamLock:
 
 
 OLD, NEW = a_lock("1"), a_lock("2")
+PATH = lock_path(OLD)
+
+
+def test_pins_of_a_reviewed_lock_are_effects_too() -> None:
+    plan = Plan(records={PATH: lock_bytes(NEW)}, record_owners={PATH: PACKAGE})
+    inventory = world(views=(EDGE,), reviewed=ReviewedLock())
+
+    assert list(plan_effects(plan, inventory, LockUpdate())["locks"]) == [PATH]

@@ -12,6 +12,7 @@ from reconciler.names.refs import group_ref
 from reconciler.names.trailers import Answers
 from reconciler.plan.changes import (
     Change,
+    ClosePull,
     GroupPart,
     MoveRef,
     Op,
@@ -19,7 +20,7 @@ from reconciler.plan.changes import (
     WriteGroup,
 )
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.groups import ENDED, HELD, group_changes
+from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support import plan_values
@@ -46,6 +47,7 @@ NEXT = group_ref("default", SCOPE, 2)
 BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
 BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
 API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
+EMPTY = "Nothing of this group is left to propose."
 
 
 def message(path: str, number: int = 1) -> str:
@@ -176,6 +178,23 @@ def test_draft_joins_the_open_group_of_its_scope() -> None:
     )
 
 
+def test_commit_of_a_group_is_added_to_those_of_people_with_what_changes() -> None:
+    foreign = replace(BRANCH, has_foreign_commits=True, foreign_commit_time=90)
+    (api, web) = grouped((a_change(API), kept(WEB)), foreign, OPEN, drafts={"web": on_branch("web")})
+
+    assert api.writes == (
+        replace(
+            GROUP_WRITE,
+            expect=oid("a1"),
+            onto=oid("a1"),
+            parts=(GroupPart("api", oid("e1")),),
+            message=f"Draft of 1 package\n\n\n{kpt_lines(api='packagevariant-1')}",
+            time=90,
+        ),
+    )
+    assert (web.writes, web.group) == ((), HEAD)
+
+
 def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
     answers = Answers(named={"web/a.yaml#b": "", "web/a.yaml#a": "upstream"})  # type: ignore[dict-item]
     written = a_write(
@@ -195,6 +214,25 @@ def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
         "Draft of 2 packages\n\n"
         "Conflict: api/x.yaml#z\nConflict: web/a.yaml#a upstream\nConflict: web/a.yaml#b\n\n"
         + kpt_lines(api="packagevariant-1", web="packagevariant-4")
+    )
+
+
+def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
+    tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
+    taken = replace(BRANCH, dropped=frozenset({"api"}))
+    change = a_change(API, writes=(tag, a_write("api")))
+
+    api, _ = grouped((change, kept(WEB)), taken, OPEN, drafts={"web": on_branch("web")})
+
+    assert api == replace(
+        change,
+        op=Op.PUBLISH,
+        reason=Reason.HELD_BACK,
+        message=TAKEN_OUT,
+        tree=oid("b1"),
+        writes=(tag,),
+        pull=None,
+        waits=True,
     )
 
 
@@ -257,6 +295,16 @@ def test_newest_open_group_of_several_is_joined() -> None:
 
 
 UNREADY = (a_conflict("a", "b", "1", "2"),)
+
+
+def test_branch_of_which_all_leave_is_removed_with_its_pull_request() -> None:
+    leaving = kept(API, op=Op.CLOSE, tree=oid("b1"))
+
+    (api,) = grouped((leaving,), BRANCH, OPEN, drafts={"api": on_branch("api")})
+
+    assert api == replace(
+        leaving, writes=(MoveRef(REF, oid("a1"), None),), close=(ClosePull(6, HEAD, EMPTY),)
+    )
 
 
 def test_draft_that_no_variant_wants_leaves_as_the_control_repository_removed_it() -> None:

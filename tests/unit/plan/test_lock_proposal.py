@@ -4,18 +4,23 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, ReviewedLock
-from reconciler.names.ids import ObjectName
+from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.plan.changes import (
+    Change,
+    ClosePull,
     LockProposal,
+    Op,
     PinChange,
     WriteDraft,
+    WriteRemoval,
 )
 from reconciler.plan.proposals import (
     ComputedLock,
@@ -35,27 +40,53 @@ from reconciler.resolve.resolution import Resolution as FleetResolution
 from reconciler.resolve.resolution import WaitingVariant
 from tests.support.plan_values import (
     WEB,
+    a_change,
     a_desired,
     a_pin,
     a_record,
     a_resolved,
+    a_write,
     oid,
 )
 from tests.support.sets import world
 from tests.support.values import replace
 
 HEAD = "reconciler/default/lock"
+REF = f"refs/heads/{HEAD}"
 CONTROL = world().control
 A: Files = {"notes.md": File.of(b"1")}
 B: Files = {"notes.md": File.of(b"2")}
 PIN = PinChange("PackageVariant default/web", "stable@11111111", "stable@22222222", "tag stable moved")
 LOCK = ComputedLock(B, (PIN,), 40)
+BRANCH = LockBranch(Commit(oid("a9"), 30), files=B)
+MESSAGE = (
+    "Lock PackageVariant default/web at stable@22222222\n\n"
+    "PackageVariant default/web: stable@11111111 -> stable@22222222 (tag stable moved)\n"
+)
+WRITE = a_write(
+    ref=REF, onto=CONTROL.commit.oid, path="locks", files=B, tree=tree_id(B), message=MESSAGE, time=40
+)
 
 
 def pull_of(pins: tuple[PinChange, ...] = (PIN,), edited: tuple[str, ...] = (), **fields: Any) -> PullRequest:
     title = fields.pop("title", "Lock PackageVariant default/web at stable@22222222")
     planned = PullRequest(HEAD, "main", title, "", draft=False)
     return replace(lock_pull(planned, None, world(), pins, edited), **fields)
+
+
+PULL = pull_of()
+OPEN = pull_of(number=3)
+CHANGE = a_change(
+    package=PackageKey(CONTROL.url, "locks"),
+    repository=ObjectName("", "control"),
+    op=Op.CREATE,
+    reason=Reason.LOCK_PENDING,
+    before=tree_id(A),
+    tree=tree_id(B),
+    writes=(WRITE,),
+    pull=PULL,
+)
+STANDS = replace(CHANGE, op=Op.KEEP, before=tree_id(B), writes=(), pull=None)
 
 
 def proposal(
@@ -68,6 +99,31 @@ def proposal(
     given = {"base": "main", "files": A, "branch": branch, **reviewed}
     inventory = world(pulls={CONTROL.url: pulls}, policy=policy or Policy())
     return propose_lock(lock, ReviewedLock(**given), inventory)
+
+
+def proposed(change: Change, *edited: str) -> LockProposal:
+    return LockProposal(change, (PIN,), edited)
+
+
+def test_lock_that_loses_its_last_pin_is_removed() -> None:
+    dropped = PinChange("PackageVariant default/web", "stable@11111111", "", "no variant asks for it")
+    message = (
+        "Drop the lock of PackageVariant default/web\n\n"
+        "PackageVariant default/web: stable@11111111 (no variant asks for it)\n"
+    )
+
+    found = proposal(ComputedLock({}, (dropped,), 40))
+
+    title = "Drop the lock of PackageVariant default/web"
+    assert found == LockProposal(
+        replace(
+            CHANGE,
+            tree=None,
+            writes=(WriteRemoval(REF, None, CONTROL.commit.oid, "locks", message, 40),),
+            pull=pull_of((dropped,), title=title),
+        ),
+        (dropped,),
+    )
 
 
 def test_several_changes_are_counted_and_listed() -> None:
@@ -89,7 +145,76 @@ def test_several_changes_are_counted_and_listed() -> None:
 # A branch that is there
 
 
+def test_branch_that_proposes_the_lock_waits_for_a_review() -> None:
+    waits = replace(STANDS, message="Pull request #3 waits for a review")
+
+    assert proposal(LOCK, BRANCH, OPEN) == proposed(waits)
+
+
+def test_double_pull_requests_are_closed() -> None:
+    comment = "Pull request #3 proposes the same branch and was opened first; this one is closed."
+    doubles = (ClosePull(5, HEAD, comment, 3),)
+    other = pull_of(number=7, head="drafts/x")
+
+    assert proposal(LOCK, BRANCH, replace(OPEN, number=5), OPEN, other) == proposed(
+        replace(STANDS, op=Op.UPDATE, reason=Reason.PULL_REQUEST_DUPLICATE, pull=OPEN, close=doubles)
+    )
+
+
+EDITED = replace(
+    BRANCH,
+    files={"notes.md": File.of(b"3"), "mine": File.of(b"m")},
+    edited_files=frozenset({"mine", "gone.json"}),
+    has_foreign_commits=True,
+    foreign_commit_time=90,
+)
+
+
+def test_commit_is_as_old_as_the_newest_of_its_inputs() -> None:
+    found = proposal(LOCK._replace(time=95), EDITED)
+
+    assert found is not None
+    assert [write.time for write in found.change.writes] == [95]  # type: ignore[union-attr]
+
+
 # Refusals
+
+
+CLOSED = replace(OPEN, state=PullState.CLOSED)
+MERGED = replace(OPEN, state=PullState.MERGED)
+WAS_CLOSED = "Pull request #3 with these pins was closed. They are proposed again when they change"
+IS_CLOSED = f"{WAS_CLOSED}, or when it is opened again"
+WAS_MERGED = (
+    "Pull request #3 was merged, and main does not have these pins. They are proposed again when they change"
+)
+BY_HAND = "; `reconciler lock` in a working copy writes them all the same, to be committed"
+
+
+@pytest.mark.parametrize(
+    ("branch", "pull", "computed", "message"),
+    [
+        pytest.param(BRANCH, CLOSED, None, IS_CLOSED, id="closed, and its branch is there"),
+        pytest.param(None, CLOSED, tree_id(B), WAS_CLOSED + BY_HAND, id="closed, and its branch is gone"),
+        pytest.param(None, MERGED, tree_id(B), WAS_MERGED + BY_HAND, id="merged, and main went back"),
+        pytest.param(None, CLOSED, tree_id(A), "", id="another lock was closed"),
+        pytest.param(None, CLOSED, None, "", id="nothing was recorded"),
+        pytest.param(replace(BRANCH, files={}), CLOSED, tree_id(B), "", id="its branch has another lock"),
+        pytest.param(None, None, tree_id(B), "", id="it was never proposed"),
+        pytest.param(None, OPEN, tree_id(B), "", id="it is open"),
+    ],
+)
+def test_lock_that_people_refused_is_not_proposed_again(
+    branch: LockBranch | None, pull: PullRequest | None, computed: Any, message: str
+) -> None:
+    found = proposal(LOCK, branch, *((pull,) if pull else ()), computed_tree=computed)
+
+    assert found is not None
+    if message:
+        before = tree_id(branch.files) if branch else tree_id(A)
+        refused = replace(STANDS, reason=Reason.REJECTED, message=message, waits=True, before=before)
+        assert found == proposed(refused)
+    else:
+        assert found.change.reason is Reason.LOCK_PENDING
 
 
 # Suspension and records
@@ -113,6 +238,28 @@ def test_what_was_proposed_is_recorded() -> None:
     ):
         assert unproposed == LockPlan(None, before, {path: package})
     assert lock_plan(files={}) == LockPlan(None, {}, {path: package})
+
+
+def test_suspended_lock_is_kept() -> None:
+    branch = replace(BRANCH, files=B)
+
+    running, suspended = lock_plan(branch=branch).proposal, lock_plan(branch=branch, suspend=True).proposal
+
+    assert running is not None
+    assert suspended is not None
+    assert running.change.op is Op.CLOSE
+    assert suspended.change == a_change(
+        package=running.change.package,
+        repository=running.change.repository,
+        reason=Reason.PAUSED,
+        message="The configuration suspends every change",
+        before=running.change.before,
+        tree=running.change.before,
+    )
+    mine = replace(branch, edited_files=frozenset({"other"}))
+    waiting = lock_plan(branch=mine, suspend=True).proposal
+    assert waiting is not None
+    assert waiting.change.reason is Reason.DRAFT_EDITED
 
 
 # Pins

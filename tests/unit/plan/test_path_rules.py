@@ -7,8 +7,8 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Commit, RepositoryView
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.inventory.inventory import Commit, PackageRevision, RepositoryView
+from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.changes import Change, MoveRef, Op
@@ -59,6 +59,33 @@ def obstacle(target: Any = NEW, variant: Any = None, near: Neighbours | None = N
 # Directories of more specific Repositories
 
 
+@pytest.mark.parametrize(
+    ("named", "other", "path", "is_refused"),
+    [
+        ("", "web", "web", True),
+        ("", "web", "web/inner", True),
+        ("", "web", "webs", False),
+        ("", "", "web", False),
+        ("web", "", "web", False),
+        ("web", "web/inner", "web/inner/a", True),
+        ("web", "web/inner", "web/other", False),
+    ],
+)
+def test_path_in_the_directory_of_a_more_specific_repository_is_that_ones(
+    named: str, other: str, path: str, is_refused: bool
+) -> None:
+    views = (replace(EDGE, directory=named), repository("other", url=URL, directory=other))
+    target = replace(a_target(package=a_package(path)), key=PackageKey(URL, path))
+    there = replace(target, package=replace(target.package, main_tree=oid("b1")))
+
+    found = [obstacle(each, inventory={"views": views}) for each in (target, there)]
+
+    message = f'package path "{path}" lies in the directory of Repository default/other'
+    hint = "Name that Repository in spec.downstream.repo, or choose another downstream package."
+    refusal = denied(Reason.PATH_TAKEN, message, hint)
+    assert found == ([refusal, replace(refusal, op=Op.KEEP)] if is_refused else [None, None])
+
+
 # Nested packages
 
 
@@ -97,6 +124,33 @@ def test_new_packages_of_other_variants_are_in_the_way() -> None:
 
 
 # Files, directories and tags
+
+
+@pytest.mark.parametrize(
+    ("tags", "published", "message"),
+    [
+        (("web",), (), "tag web is in the way of v1"),
+        (("web/v1/old",), (), "tag web/v1/old is in the way of v1"),
+        (("web/v3/old",), (2,), "tag web/v3/old is in the way of v3"),
+        (("web/v1/old",), (2,), None),
+        (("webs",), (), None),
+    ],
+)
+def test_tag_blocks_the_tags_of_a_package(
+    tags: tuple[str, ...], published: tuple[int, ...], message: str | None
+) -> None:
+    commit = Commit(oid("f1"), 1)
+    revisions = tuple(
+        PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", commit, oid("c1"))
+        for n in published
+    )
+    near = replace(NOTHING, refs=RefIndex.of_branches_and_tags({}, dict.fromkeys(tags, commit)))
+
+    found = obstacle(a_target(package=a_package(published=revisions)), near=near)
+
+    hint = "Delete or rename the tag, or choose another downstream package."
+    full = f'package path "web" cannot have tags: {message}'
+    assert found == (denied(Reason.PATH_TAKEN, full, hint) if message else None)
 
 
 # Repositories that were not read

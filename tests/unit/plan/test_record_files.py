@@ -216,6 +216,15 @@ def test_record_stays_as_it_was_while_nothing_is_applied(reason: Reason) -> None
     assert files_of(change) == {}
 
 
+def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
+    held = replace(KEPT, reason=Reason.HELD_BACK, conflicts=(CONFLICT,))
+
+    assert record_of(held, a_resolved(), old=OLD) == replace(OLD, conflicts=(OPEN,))
+    assert files_of(held) == {}
+    paused = replace(held, reason=Reason.PAUSED)
+    assert record_of(paused, a_resolved(), old=OLD) == OLD
+
+
 @pytest.mark.parametrize(
     ("change", "fresh", "draft", "tree"),
     [
@@ -240,6 +249,14 @@ def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
 
     assert record.output_tree == (oid(tree) if tree else "")
     assert record.injection is None
+
+
+def test_group_that_was_closed_with_the_package_is_remembered() -> None:
+    old = replace(OLD, group="g")
+
+    assert record_of(replace(KEPT, reason=Reason.REJECTED), a_resolved(), old=old).group == "g"
+    assert record_of(KEPT, a_resolved(), old=old).group == ""
+    assert record_of(replace(KEPT, reason=Reason.REJECTED)).group == ""
 
 
 # Deletions

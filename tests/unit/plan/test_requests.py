@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import PullRequest
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import (
     Change,
+    ClosePull,
     MoveRef,
     Op,
     PinChange,
@@ -26,6 +27,7 @@ from tests.support.plan_values import (
     PACKAGE,
     URL,
     WEB,
+    a_conflict,
     a_context,
     a_desired_variant,
     a_draft,
@@ -187,6 +189,13 @@ def test_content_of_a_pull_request(
     assert content(a_change(**change), a_target(**target), resolved=a_resolved(**resolved)) == want
 
 
+def right_pull(change: Change, **fields: Any) -> PullRequest:
+    """Return the open pull request as a run leaves it for a change."""
+    made = planned(replace(change, pull=a_pull(number=0))).pull
+    assert made is not None
+    return replace(made, **{"number": 1, **fields})
+
+
 KEPT = a_change(**STAYS)
 
 
@@ -216,6 +225,45 @@ def test_open_pull_request_that_is_wrong_is_repaired(wrong: dict[str, Any], repa
         pull=replace(asked, number=7),
         request=replace(UPDATE, after=oid("d1")),
     )
+
+
+def test_first_open_pull_request_of_a_branch_counts_and_doubles_are_closed() -> None:
+    first, second, third = (right_pull(KEPT, number=number) for number in (3, 5, 8))
+    comment = "Pull request #3 proposes the same branch and was opened first; this one is closed."
+    doubles = tuple(ClosePull(number, BRANCH, comment, 3) for number in (5, 8))
+
+    change = planned(KEPT, None, third, a_pull(PullState.CLOSED, number=9), first, second)
+
+    assert change == replace(
+        KEPT,
+        op=Op.UPDATE,
+        reason=Reason.PULL_REQUEST_DUPLICATE,
+        repair="Pull request #3 proposes the same as #5, #8",
+        close=doubles,
+        request=replace(UPDATE, after=oid("d1")),
+    )
+
+
+CONFLICT = a_conflict("a.yaml", "spec", "1", "2")
+
+
+def test_reviewers_are_not_asked_again_what_they_have_seen() -> None:
+    kept = replace(KEPT, conflicts=(CONFLICT,))
+    seen = right_pull(kept, draft=False)
+
+    pull = planned(replace(kept, pull=seen), None, seen).pull
+
+    assert pull == seen
+    assert not planned(replace(kept, pull=a_pull())).pull.redraft  # type: ignore[union-attr]
+
+
+def test_digest_of_unknown_content_follows_reason_and_message() -> None:
+    change = a_change(Op.KEEP, Reason.PAUSED, writes=(), pull=a_pull(), variant=None, message="one")
+    others = [replace(change, message="two"), replace(change, reason=Reason.REJECTED)]
+
+    digests = {planned(each).pull.digest for each in (change, *others)}  # type: ignore[union-attr]
+
+    assert len(digests) == 3
 
 
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:

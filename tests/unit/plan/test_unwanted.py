@@ -10,17 +10,21 @@ from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.inventory.inventory import (
     Commit,
+    DeletionBranch,
     Former,
     PackageRevision,
     PullRequest,
+    PullState,
 )
-from reconciler.names.ids import Lifecycle, ObjectName, PackageKey
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Op, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget, branch_key
-from reconciler.plan.deletions import decide_unwanted
+from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people
 from reconciler.plan.set_diff import VariantChange
+from reconciler.policy import Policy
+from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
 from reconciler.render.rendered import Blocked, Package, Rendered
 from tests.support.plan_values import (
     BRANCH,
@@ -47,8 +51,10 @@ DELETION = "reconciler/default/delete/web"
 DELETION_REF = f"refs/heads/{DELETION}"
 TIME = web_context().inventory.control.commit.time
 GONE = {WEB: VariantChange(WEB, Reason.NOT_DESIRED, "web.yaml is gone")}
+CLOSED = a_pull(PullState.CLOSED, head=DELETION, number=6)
 PULL = PullRequest(DELETION, "main", "Delete web", "", draft=False)
 REMOVAL = WriteRemoval(DELETION_REF, None, oid("b2"), "web", "Delete web\n", TIME)
+CLOSE_DRAFT = MoveRef(f"refs/heads/{BRANCH}", oid("d2"), None)
 OBSOLETE = "The package is proposed for deletion; this draft is obsolete."
 V2 = PackageRevision(
     "web", "packagevariant-2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 9), oid("b1")
@@ -59,6 +65,18 @@ def a_target(**fields: Any) -> PlanTarget:
     """Return the package on main, which the variant `web` owns."""
     given: dict[str, Any] = {"view": EDGE, "package": ON_MAIN, "owner": WEB, "main_owner": WEB, **fields}
     return PlanTarget(PACKAGE, **given)
+
+
+def proposed(base_tree: str = "b1", *, foreign: bool = False, **fields: Any) -> PlanTarget:
+    """Return the package on main with a branch that proposes its deletion."""
+    deletion = DeletionBranch(oid(base_tree), has_foreign_commits=foreign)
+    branches = {DELETION: Commit(oid("a9"), 25)}
+    given: dict[str, Any] = {
+        "view": replace(EDGE, branches=branches),
+        "package": replace(ON_MAIN, deletion=deletion),
+        **fields,
+    }
+    return a_target(**given)
 
 
 def decision(target: PlanTarget, *, policy: str = "delete", **fields: Any) -> Change:
@@ -86,6 +104,126 @@ def test_deletion_of_what_no_run_made_tells_that_edits_may_go_with_it() -> None:
     message = "web.yaml is gone. People may have edited the package, and their edits go with it"
 
     assert decision(a_target(), record={"unedited": ()}) == replace(DELETED, message=message)
+
+
+def test_draft_of_people_stays_beside_the_proposal() -> None:
+    touched = a_draft(has_foreign_commits=True)
+    step = f"{DELETED.message}. {left_to_people(a_target(), [touched])}"
+
+    assert decision(a_target(draft=touched)) == replace(DELETED, message=step, waits=True)
+    assert decision(a_target(merged=(touched,))) == replace(DELETED, writes=(CLOSE_DRAFT, REMOVAL))
+    assert decision(a_target(others=(touched,))) == replace(DELETED, message=step, waits=True)
+
+
+def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
+    package = a_package(drafts=(a_draft(),))
+    target = a_target(package=package, main_owner=None, draft=a_draft(), pulls=(a_pull(number=4),))
+    comment = "No PackageVariant wants this package any more. It was never published: only its draft goes."
+    gone = replace(
+        DELETED,
+        before=oid("d1"),
+        tree=None,
+        writes=(CLOSE_DRAFT,),
+        close=(ClosePull(4, BRANCH, comment),),
+        pull=None,
+    )
+
+    assert decision(target) == gone
+    edited = a_draft(has_foreign_commits=True)
+    assert decision(replace(target, draft=edited)) == replace(
+        KEPT,
+        reason=Reason.DRAFT_EDITED,
+        message=f"A person committed to {BRANCH}, which no variant wants: close pull request #4 to let it go",
+        before=oid("d1"),
+        tree=oid("d1"),
+        waits=True,
+    )
+
+
+@pytest.mark.parametrize(("control", "time"), [(40, 50), (60, 60)])
+def test_proposal_that_main_changed_under_is_made_anew(control: int, time: int) -> None:
+    commit = Commit(oid("cc"), control)
+    inventory = {"control": replace(web_context().inventory.control, commit=commit)}
+
+    opened = decision(proposed("b7", pulls=(a_pull(head=DELETION, number=6),)), inventory=inventory)
+
+    assert opened == replace(
+        DELETED,
+        reason=Reason.DELETION_PROPOSED,
+        repair="web changed on main: its deletion is proposed anew, with that change",
+        writes=(replace(REMOVAL, expect=oid("a9"), time=time),),
+        pull=None,
+    )
+
+
+def test_proposal_with_commits_of_people_waits_where_main_changed_under_it() -> None:
+    opened = (a_pull(head=DELETION, number=6),)
+    waits = replace(
+        KEPT,
+        reason=Reason.DELETION_PROPOSED,
+        message=(
+            "web changed on main since its deletion was proposed, and a person committed to the branch: "
+            f"merge main into {DELETION} with git, or close pull request #6"
+        ),
+        waits=True,
+    )
+
+    assert decision(proposed("b7", foreign=True, pulls=opened)) == waits
+    assert decision(proposed("b7", foreign=True, pulls=opened, draft=a_draft())) == replace(
+        waits, op=Op.DELETE, writes=(CLOSE_DRAFT,)
+    )
+    unchanged = decision(proposed(foreign=True, pulls=opened))
+    assert (unchanged.op, unchanged.waits, unchanged.message) == (Op.KEEP, False, "web.yaml is gone")
+    unopened = decision(proposed("b7", foreign=True))
+    assert (unopened.op, unopened.waits, unopened.pull) == (Op.DELETE, False, PULL)
+
+
+DECLINED = replace(
+    KEPT,
+    reason=Reason.REJECTED,
+    message=(
+        "The pull request #6 of its deletion was closed. Remove web from main to delete it, "
+        "or declare its variant again to keep it up to date"
+    ),
+)
+
+
+def test_deletion_that_people_declined_is_not_proposed_again() -> None:
+    refs = {PACKAGE: ((DELETION_REF, oid("a9")),)}
+    cleared = replace(DECLINED, op=Op.CLOSE, writes=(MoveRef(DELETION_REF, oid("a9"), None),))
+
+    assert decision(proposed(pulls=(CLOSED,)), proposed_deletions=refs) == cleared
+    assert decision(a_target(pulls=(CLOSED,)), record={"deletion_proposed": True}) == DECLINED
+    assert decision(a_target(pulls=(CLOSED,))) == DELETED
+    assert decision(
+        a_target(pulls=(CLOSED,)), gone={}, variants={WEB: a_desired()}, resolved={WEB: None}
+    ) == (replace(DELETED, message="PackageVariant default/web has another downstream now: edge/web"))
+
+
+def test_repository_without_a_commit_has_nothing_to_delete() -> None:
+    target = a_target(view=replace(EDGE, head=None))
+
+    assert decision(target) == replace(KEPT, message="web.yaml is gone")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "message"),
+    [
+        pytest.param({"inventory": {"policy": Policy(suspend=True)}}, Reason.PAUSED,
+            "The configuration suspends every change", id="suspended"),
+        pytest.param({"stalled": frozenset({ObjectKey("config.porch.kpt.dev", "PackageVariant", *WEB)})},
+            Reason.OWNER_STALLED, "PackageVariant default/web is not understood",
+            id="owner with an invalid manifest"),
+        pytest.param({"variants": {WEB: a_desired()}}, Reason.OWNER_STALLED,
+            "PackageVariant default/web cannot be resolved", id="owner moved to nowhere"),
+        pytest.param({"gone": {WEB: VariantChange(WEB, Reason.SNAPSHOT_STALE, "The snapshot is old")}},
+            Reason.SNAPSHOT_STALE, "The snapshot is old", id="no evidence"),
+        pytest.param({"gone": {}}, Reason.OWNER_UNKNOWN,
+            "No record of PackageVariant default/web: nothing proves that it was deleted", id="no record"),
+    ],
+)  # fmt: skip
+def test_package_is_kept_without_evidence(fields: dict[str, Any], reason: Reason, message: str) -> None:
+    assert decision(a_target(draft=a_draft()), **fields) == replace(KEPT, reason=reason, message=message)
 
 
 def test_package_that_a_paused_variant_left_is_kept() -> None:
@@ -197,4 +335,60 @@ def test_release_is_made_from_the_latest_revision() -> None:
     assert '"workspaceName":"packagevariant-3"' in write.message
 
 
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [(None, "Its content was not read"), (Blocked(Reason.INVALID_PACKAGE, "It is no YAML"), "It is no YAML")],
+)
+def test_package_that_cannot_be_rendered_is_not_let_go(package: Blocked | None, message: str) -> None:
+    assert release(a_target(), package) == replace(
+        KEPT, op=Op.BLOCK, reason=Reason.ORPHANED, message=message, waits=True
+    )
+
+
+def test_release_withdraws_what_proposed_the_deletion() -> None:
+    refs = {PACKAGE: ((DELETION_REF, oid("a9")),)}
+    withdrawn = MoveRef(DELETION_REF, oid("a9"), None)
+    opened = a_pull(head=DELETION, number=6)
+    closing = (ClosePull(6, DELETION, "The package is kept after all."),)
+    draft = a_draft(tree=oid("e1"))
+    proposal = proposed(pulls=(opened,))
+    in_review = replace(proposal, package=replace(ON_MAIN, drafts=(draft,)), draft=draft)
+    empty = replace(proposal, view=replace(EDGE, head=None))
+
+    assert release(proposal, proposed_deletions=refs) == replace(
+        RELEASED, writes=(withdrawn, RELEASE), close=closing
+    )
+    want = replace(RELEASED, writes=(withdrawn,), close=closing, pull=None)
+    assert release(in_review, proposed_deletions=refs) == want
+    assert release(empty, proposed_deletions=refs) == want
+
+
 # Deletions that were refused before
+
+
+DOWN = Problem(Location("repositories.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, "It is down")
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "waits"),
+    [
+        pytest.param({}, {"downstreams": {}}, True, id="it is there, and nobody wants it"),
+        pytest.param({}, {}, False, id="it is wanted again"),
+        pytest.param({"owner": None}, {"downstreams": {}}, False, id="it is nobody's"),
+        pytest.param(None, {}, False, id="it is gone"),
+        pytest.param(None, {"view": {"problem": DOWN}}, True, id="its repository cannot be read"),
+    ],
+)
+def test_refused_deletion_waits_while_its_package_may_be_there(
+    target: dict[str, Any] | None, fields: dict[str, Any], waits: bool
+) -> None:
+    given = dict(fields)
+    refused = RefusedDeletionsRecord(packages=(RefusedPackage(url=PACKAGE.url, path="web", of=9),))
+    view = replace(EDGE, **given.pop("view", {}))
+    targets = {} if target is None else {PACKAGE: a_target(**target)}
+    context = web_context(targets=targets, inventory={"views": (view,), "refused": refused}, **given)
+
+    guarded = guard_moved(context, [])
+
+    assert guarded.waiting == ({PACKAGE: 9} if waits else {})
+    assert guarded.refusals == ()

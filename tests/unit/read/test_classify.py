@@ -212,6 +212,30 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: tuple[Any, 
     assert (found.foreign, found.document) == ("", None)
 
 
+@pytest.mark.parametrize(
+    ("text", "foreign", "broken"),
+    [
+        (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageRev\n{NAMED}", f"PackageRev.{PORCH}", ""),
+        (f"apiVersion: source.dev/v1\nkind: Repository\n{NAMED}", "Repository.source.dev", ""),
+        ("apiVersion: v1\nkind: ConfigMap\n", "ConfigMap", ""),
+        *(
+            (f"apiVersion: {group}/v1alpha1\nkind: {kind}\n{NAMED}", f"{kind}.{group}", "")
+            for group, kind in (("porch.kpt.dev", "PackageRevision"), (PORCH, "FunctionConfig"))
+        ),
+        (f"kind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: v1\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: v1\nkind: 5\n{NAMED}", "(no kind)", "f.yaml"),
+        (f"apiVersion: 5\nkind: Thing\n{NAMED}", "(no kind)", "f.yaml"),
+        ("a: 1\n", "(no kind)", "f.yaml"),
+        ("- a\n", "(a list)", "f.yaml"),
+    ],
+)
+def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
+    text: str, foreign: str, broken: str
+) -> None:
+    assert classified(text) == Classification(foreign=foreign, broken=broken)
+
+
 ITEM = f"apiVersion: {PORCH}/v1alpha1, kind: PackageVariant, {NAMED}".strip()
 
 

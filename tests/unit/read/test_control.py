@@ -9,13 +9,17 @@ import pytest
 from reconciler.base.errors import ConfigurationError, UsageError
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import create_bare
+from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import Oid
 from reconciler.read.control import (
     ControlHistory,
+    ProposedChange,
     absolute_remote,
     open_control,
+    open_proposed_change,
 )
 from tests.support.control import create_world
+from tests.support.git import Repo
 from tests.support.world import git
 
 
@@ -132,6 +136,62 @@ def test_relative_address_starts_at_the_control_repository(remote: str, base: st
 
 
 # Changes
+
+
+def change(
+    tmp_path: Path, mirrors: Mirrors, base: str = "", head: str = "", control: str = "control.git"
+) -> ProposedChange:
+    return open_proposed_change(str(tmp_path / control), mirrors, base=base, head=head)
+
+
+class Fork:
+    """The control repository with branch `feature` beside two commits on main."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        create_world(tmp_path, [{"a": "1"}])
+        self.repo = Repo(tmp_path / "control.git")
+        self.start = self.repo.oid("main")
+        self.feature = self.repo.commit({"b": "2"}, branch="feature", start="main")
+        self.main = self.repo.commit({"a": "2"})
+
+    def commit(self, oid: Oid) -> Commit:
+        return Commit(oid, self.repo.git[oid].committer.time)
+
+
+@pytest.mark.parametrize(
+    ("side", "unknown", "hint"),
+    [
+        ("base", "nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("head", "nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("base", "1" * 40, "Name a branch that is pushed, or a commit in full."),
+        ("head", "1" * 40, "Name a branch that is pushed, or a commit in full."),
+        ("base", "refs/heads/nowhere", "Name a branch that is pushed, or a commit in full."),
+        ("base", "mian", "Did you mean main?"),
+        ("base", "origin/main", "Did you mean main?"),
+        ("head", "featrue", "Did you mean feature?"),
+    ],
+)
+def test_side_that_is_not_there_is_named(
+    tmp_path: Path, mirrors: Mirrors, side: str, unknown: str, hint: str
+) -> None:
+    Fork(tmp_path)
+
+    with pytest.raises(UsageError) as caught:
+        change(tmp_path, mirrors, **{side: unknown})
+
+    assert str(caught.value) == f"{tmp_path / 'control.git'} has no branch or commit {unknown}"
+    assert caught.value.hint == hint
+
+
+def test_change_with_a_history_of_its_own_cannot_be_compared(tmp_path: Path, mirrors: Mirrors) -> None:
+    fork = Fork(tmp_path)
+    alone = fork.repo.commit({"c": "1"}, branch="alone")
+
+    with pytest.raises(ConfigurationError) as caught:
+        change(tmp_path, mirrors, head="alone")
+
+    assert str(caught.value) == f"{alone} has no history in common with main"
+    assert "git fetch --unshallow" in caught.value.hint
 
 
 @pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])

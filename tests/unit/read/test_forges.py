@@ -11,6 +11,7 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository
 from reconciler.base.errors import Location, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
+from reconciler.forge.api.forge import ApiForge, KnownPulls
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import (
     CheckState,
@@ -24,7 +25,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.policy import Policy, RolloutPolicy
+from reconciler.policy import Policy, PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
 from tests.support.git import Repo, make_repository
@@ -150,6 +151,25 @@ def test_unreachable_forge_makes_each_view_of_its_repository_unavailable_and_no_
     assert fleet.forges["down"].asked == ["pulls"]
 
 
+@pytest.mark.parametrize("state", PullState)
+def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
+    fleet: Fleet, state: PullState
+) -> None:
+    fleet.repository("edge", (pull("new", state=state),))
+    view = fleet.view("edge")
+
+    read = fleet.read(view)
+
+    if state is not PullState.OPEN:
+        assert read.views == {view.key: view}
+        return
+    problem = read.views[view.key].problem
+    assert problem is not None
+    assert problem.message == f"Branch new of {view.remote} came while it was read: another run is writing"
+    assert problem.hint == "Run again."
+    assert read.pulls == {}
+
+
 def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) -> None:
     lock = ReviewedLock("main")
 
@@ -157,6 +177,12 @@ def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) ->
 
     control = fleet.mirrors.open(str(fleet.root / "control.git")).url
     assert (state.pulls, state.reviewed, state.problems) == ({control: ()}, lock, ())
+
+
+def test_control_repository_that_is_registered_is_listed_once(fleet: Fleet) -> None:
+    fleet.read(fleet.view("control"), reviewed=ReviewedLock("main"))
+
+    assert fleet.forges["control"].asked == ["pulls"]
 
 
 EARLIER = Problem(Location("locks/x"), Reason.INVALID_STATE, "earlier")
@@ -205,3 +231,79 @@ def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> 
 
     assert state.passed_checks == {(view.url, "9" * 40): {"build"}}
     assert fleet.forges["edge"].asked == ["pulls", "9" * 40]
+
+
+KEY = "0" * 16
+
+
+class Dashboard(ApiForge):
+    """A forge that has one issue, or an error in its place."""
+
+    def __init__(self, issue: Any) -> None:
+        self.issue = issue
+
+    def find_issues(self, key: str, title: str) -> Any:
+        assert (key, title) == ("dashboard/demo", "Dashboard of demo")
+        if isinstance(self.issue, UnavailableError):
+            raise self.issue
+        return () if self.issue is None else (self.issue,)
+
+
+@dataclass
+class Issue:
+    """An issue with one ticked box."""
+
+    is_open: bool
+    body: str = f"- [x] <!-- reconciler:ask {KEY} -->"
+
+
+@pytest.mark.parametrize(
+    ("issue", "keys", "notes"),
+    [
+        (Issue(is_open=True), {KEY}, ()),
+        (Issue(is_open=False), set(), ()),
+        (None, set(), ()),
+        (DOWN, set(), ("The dashboard cannot be read: it is down",)),
+    ],
+)
+def test_ticked_boxes_of_an_open_dashboard_are_requests(
+    fleet: Fleet, issue: Any, keys: set[str], notes: tuple[str, ...]
+) -> None:
+    fleet.forges["control"] = Dashboard(issue)
+    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
+
+    state = fleet.read(policy=policy)
+
+    assert (state.retry_requests, state.notes) == (keys, notes)
+    assert fleet.read(policy=POLICY).retry_requests == set()
+
+
+@dataclass(eq=False)
+class Listing(ApiForge):
+    """A forge that returns its open pull request, and the ended one if it is asked for everything."""
+
+    following: Any = None
+    is_due: bool = False
+    asked: list[Any] = field(default_factory=list)
+
+    def list_pulls(self) -> tuple[PullRequest, ...]:
+        return (pull("a"), pull("b", number=2, state=PullState.MERGED))
+
+    def list_known(self, url: str, history: Any, branches: Any) -> KnownPulls:
+        self.asked.append((url, history, branches))
+        return KnownPulls((pull("a"),), self.following, self.is_due)
+
+
+def test_forge_with_an_api_lists_what_the_recorded_history_does_not_have(fleet: Fleet) -> None:
+    repo = fleet.repository("edge")
+    propose(repo, "a")
+    repo.tag("v1")
+    view = fleet.view("edge")
+    forge = fleet.forges["edge"] = Listing(following="new", is_due=True)
+    fleet.histories = {view.url: "old", "unregistered": "older"}
+
+    state = fleet.read(view)
+
+    assert forge.asked == [(view.url, "old", {"main", "a"})]
+    assert state.pulls == {view.url: (pull("a"),)}
+    assert (state.histories, state.is_history_due) == ({view.url: "new"}, True)

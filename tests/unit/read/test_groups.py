@@ -49,6 +49,28 @@ def write_group(repo: Repo, branch: str = GROUP) -> None:
     repo.commit(CHANGES, branch=branch, start="main", who=BOT, message=message(web="w2", db="w1"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "dropped"),
+    [
+        ({"web/cm.yaml": None}, {"web"}),
+        ({"web/cm.yaml": None, "db/Kptfile": None}, {"web", "db"}),
+        ({"web/cm.yaml": "a: 3"}, set()),
+        ({"README.md": "more"}, set()),
+    ],
+)
+def test_package_is_dropped_if_people_took_its_change_back(
+    repo: Repo, read: Read, changes: dict[str, str | None], dropped: set[str]
+) -> None:
+    write_group(repo)
+    repo.commit(changes, branch=GROUP)
+
+    view = read()
+
+    assert view.groups[0].dropped == dropped
+    held = {path for path, package in view.packages.items() if package.drafts}
+    assert held == {"web", "db"} - dropped
+
+
 def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo) -> None:
     for number, main in enumerate(("next", "main")):
         on_main = message(web=f"w{number}")
@@ -77,6 +99,15 @@ def test_merged_group_is_searched_for_our_commit_to_a_depth(
     repo.point("refs/heads/main", repo.oid(GROUP))
 
     assert read().groups[0].paths == named
+
+
+def test_group_without_a_common_commit_proposes_all_that_it_has(repo: Repo, read: Read) -> None:
+    repo.commit({"web/Kptfile": kptfile("web")}, branch=GROUP, who=BOT, message=message(web="w", gone="w"))
+
+    view = read()
+
+    assert (view.groups[0].paths, view.groups[0].dropped) == (("gone", "web"), frozenset())
+    assert [(draft.base, draft.base_tree) for draft in view.packages["web"].drafts] == [("", None)]
 
 
 # Drafts

@@ -159,6 +159,18 @@ def loaded(batches: Batches, *oids: str) -> dict[str, KptfileHeader]:
     return {oid: index.header(cast("Any", oid)) for oid in oids}
 
 
+def test_kptfile_that_a_server_does_not_have_is_an_error_and_the_others_are_read() -> None:
+    batches = Batches("b")
+
+    assert loaded(batches, "a", "b", "c", "lost") == {
+        "a": KptfileHeader(location="a"),
+        "b": KptfileHeader(error="b is not there"),
+        "c": KptfileHeader(location="c"),
+        "lost": KptfileHeader(error="lost is lost"),
+    }
+    assert batches.asked == [["a", "b", "c", "lost"], ["a"], ["b"], ["c"], ["lost"]]
+
+
 @pytest.mark.parametrize("oids", [["a"], ["a", "b"]])
 def test_repository_of_which_no_kptfile_can_be_fetched_is_unavailable(oids: list[str]) -> None:
     with pytest.raises(UnavailableError, match=r"^a is not there$"):

@@ -1,12 +1,13 @@
 """The reviewed lock: pins, the branch that proposes another one, and the digests of images."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
-from reconciler.git.repository import Mirrors
+from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File
@@ -14,12 +15,14 @@ from reconciler.names.problems import Problem
 from reconciler.policy import FunctionPolicy, Limits, LockMode, LockPolicy, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.state import (
+    ImageDigests,
     parse_pins,
+    read_image_digests,
     read_reviewed_lock,
     read_working_lock,
     with_image_digests,
 )
-from reconciler.records.state import ImagesLock, UpstreamLock, lock_bytes, lock_path
+from reconciler.records.state import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
 from tests.support.git import BOT, EPOCH, Repo, make_repository
 
 REVIEWED = Policy(instance="demo", lock=LockPolicy(mode=LockMode.REVIEWED))
@@ -176,6 +179,39 @@ def test_merge_of_main_into_the_branch_edits_nothing(tmp_path: Path, repo: Repo)
 
 
 DIGEST = f"sha256:{'a' * 64}"
+IMAGES = ImagesLock(images={"gcr.io/x:v1": DIGEST})
+
+
+def images_bytes() -> bytes:
+    return lock_bytes(IMAGES)
+
+
+def read_images(tmp_path: Path, data: bytes, limit: int = 1000) -> ImageDigests:
+    repo = make_repository(tmp_path / "images.git", {IMAGES_PATH: data})
+    mirror: Mirror = Mirrors(tmp_path / "cache").open(str(repo.path))
+    return read_image_digests(mirror, repo.oid("main"), limit)
+
+
+@pytest.mark.parametrize(
+    ("change", "limit", "message"),
+    [
+        (lambda data: data.replace(b"sha256", b"md5"), 1000, "matching regex"),
+        (lambda data: data, 20, "more than 20"),
+    ],
+)
+def test_unreadable_digests_pin_nothing(
+    tmp_path: Path, change: Callable[[bytes], bytes], limit: int, message: str
+) -> None:
+    images = read_images(tmp_path, change(images_bytes()), limit)
+
+    assert images.problem is not None
+    hint = "Remove the file, and pin the images again with `reconciler functions pull`."
+    assert images.problem == Problem(
+        Location(IMAGES_PATH), Reason.INVALID_STATE, images.problem.message, hint
+    )
+    assert images.problem.message.startswith("The lock of function images cannot be read: ")
+    assert message in images.problem.message
+    assert images.lock == ImagesLock()
 
 
 def test_configured_digest_precedes_the_locked_one() -> None:

@@ -115,6 +115,33 @@ def test_tag_that_is_a_version_makes_a_candidate(world: World, tag: str, version
     assert world.revisions() == {tree: version or f"9.9.9+{tree[:12]}"}
 
 
+def test_documents_of_other_kinds_are_passed_over(world: World) -> None:
+    world.blue.commit(
+        {
+            "web/package.yaml": "---\n".join(
+                ["- list\n", manifest(group="other.dev"), "kind: Package\n", manifest()]
+            )
+        }
+    )
+    world.blue.tag("web/v1")
+
+    (candidate,) = world.read().candidates
+
+    assert candidate.location.line > 5
+
+
+def test_revision_without_requirements_of_a_package_that_has_some_can_be_pinned(world: World) -> None:
+    world.blue.tag("web/v1")
+    world.blue.commit({"web/package.yaml": None})
+    world.blue.tag("web/v2")
+
+    assert world.versions() == [("1.0.0", "v1")]
+    published = world.read()
+    last = published.revisions[PackageTree(PackageKey(world.url, "web"), world.blue.tree("main", "web"))]
+    assert (last.version.text, last.source, last.digest) == ("2.0.0", "v2", world.blue.tree("main", "web"))
+    assert last not in published.candidates
+
+
 def untagged(world: World, name: str, version: str) -> dict[str, str]:
     tree = world.blue.tree(name, "web")
     return {tree: f"{version}+{tree[:12]}"}
@@ -190,6 +217,13 @@ def test_invalid_manifest_is_a_warning_and_refuses_its_revision_alone(world: Wor
     }
     (syntax,) = [p for p in published.warnings if p.reason is Reason.INVALID_YAML]
     assert (syntax.subject, syntax.location.line > 5) == ("package web", True)
+
+
+def test_manifest_over_the_limit_has_no_requirements(world: World) -> None:
+    world.blue.tag("web/v1")
+
+    assert world.versions(policy=Policy(limits=Limits(manifest_bytes=len(manifest())))) == [("1.0.0", "v1")]
+    assert world.versions(policy=Policy(limits=Limits(manifest_bytes=len(manifest()) - 1))) == []
 
 
 # Locks

@@ -262,6 +262,30 @@ def test_served_apis_are_derived_from_names_objects_and_definitions(world: Calla
     }
 
 
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ("pods", "1 resource name is of an unknown kind (pods)"),
+        ("c b a", "3 resource names are of unknown kinds (a, b, c)"),
+        ("d c b a", "4 resource names are of unknown kinds (a, b, c, …)"),
+    ],
+)
+def test_unknown_resource_names_are_noted_and_not_recorded(
+    world: Callable[..., World], names: str, told: str
+) -> None:
+    resources = parse_api_resources("\n".join(names.split()) + "\n")
+
+    files, planned = imported({}, listing(obj("a")), options(resources=resources))
+
+    assert planned.notes == (
+        (
+            f"{told}: the served APIs are not recorded; "
+            "give the table of `kubectl api-resources` in place of `-o name`"
+        ),
+    )
+    assert read(files, world).served is None
+
+
 def test_kinds_are_parsed_as_in_kubectl() -> None:
     resources = parse_api_resources(TABLE)
 

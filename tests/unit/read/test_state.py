@@ -15,6 +15,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.policy import Limits
 from reconciler.read.state import State, read_state, read_statuses
 from reconciler.records.state import (
+    REFUSED_DELETIONS,
     VARIANTS_FORMAT,
     PackageVariantRecord,
     SetRecord,
@@ -88,6 +89,30 @@ def test_as_many_earlier_versions_as_the_limit_are_tried(
 
     assert state.records == records
     assert len(state.problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [(REFUSED_DELETIONS, "The record cannot be read: "), (f"{REFUSED_DELETIONS}/x", "it is a directory")],
+)
+def test_every_deletion_needs_consent_where_the_refused_ones_are_unreadable(
+    world: Callable[..., World], path: str, message: str
+) -> None:
+    made = world({path: b"{"})
+
+    state = read_state(made.mirror, made.commit, Limits())
+
+    (problem,) = state.problems
+    assert (state.refused, problem.location.path, problem.reason) == (
+        None,
+        REFUSED_DELETIONS,
+        Reason.INVALID_STATE,
+    )
+    assert message in problem.message
+    assert problem.hint == (
+        "Until the next apply writes it anew, every deletion needs consent. "
+        "Each refusal of the plan prints how to consent."
+    )
 
 
 def test_records_are_read_from_the_lines_of_a_repository(world: Callable[..., World]) -> None:

@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
+import pygit2
 import pytest
 
 from reconciler.base.errors import Location
 from reconciler.git.repository import Mirrors
 from reconciler.inventory.inventory import RepositoryRole
+from reconciler.names.ids import Oid
 from reconciler.names.problems import Problem
-from reconciler.policy import ForgeKind, Policy
+from reconciler.policy import ForgeKind, ForgeRule, Limits, Policy, PullRequestPolicy
 from reconciler.read.repositories import describe_repositories, read_repositories
-from reconciler.read.repositories.discovery import MAX_DEPTH, Survey, survey_packages
+from reconciler.read.repositories.discovery import MAX_DEPTH, PackageDirectory, Survey, survey_packages
 from tests.support.git import Repo, kptfile, make_repository
+from tests.support.reading import read_registered
 from tests.support.values import replace
 from tests.unit.read.test_repositories import registration
 
@@ -45,6 +48,16 @@ def test_survey_of_a_directory_leaves_out_those_of_other_views(repo: Repo, tmp_p
     assert paths(survey(repo, tmp_path, "", "a", "b/c")) == (set(), {"", "b"}, {"README.md", "Kptfile"})
 
 
+def test_malformed_tree_is_a_package_that_cannot_be_read(repo: Repo, tmp_path: Path) -> None:
+    cut = Oid(str(repo.git.odb.write(pygit2.enums.ObjectType.TREE, b"100644 x\0cut")))
+    root = repo.raw_tree((b"40000", b"odd", cut))
+    repo.point("refs/heads/main", repo.write(root, [repo.oid("main")]))
+
+    (package,) = survey(repo, tmp_path).packages
+
+    assert package == PackageDirectory("odd", cut, None)
+
+
 @pytest.mark.parametrize(("depth", "is_found"), [(MAX_DEPTH, True), (MAX_DEPTH + 2, False)])
 def test_packages_are_searched_to_a_depth(repo: Repo, tmp_path: Path, depth: int, is_found: bool) -> None:
     path = "/".join("d" * depth)
@@ -56,6 +69,22 @@ def test_packages_are_searched_to_a_depth(repo: Repo, tmp_path: Path, depth: int
 # Owners of code
 
 GITHUB, GITLAB = ForgeKind.GITHUB, ForgeKind.GITLAB
+
+
+@pytest.mark.parametrize(("size", "text"), [(20, "* @team" + "\ufffd" * 13), (21, "")])
+def test_owners_of_code_that_are_too_long_are_not_read(
+    repo: Repo, tmp_path: Path, size: int, text: str
+) -> None:
+    repo.commit({"CODEOWNERS": b"* @team".ljust(size, b"\xff")})
+    policy = Policy(
+        forges=(ForgeRule(str(repo.path), GITHUB),),
+        pull_requests=PullRequestPolicy(code_owners=True),
+        limits=Limits(manifest_bytes=20),
+    )
+
+    (view,) = read_registered([registration(str(repo.path))], Mirrors(tmp_path / "c"), policy).values()
+
+    assert view.code_owners == text
 
 
 def test_refused_repository_is_not_read(repo: Repo, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
 from reconciler.policy import Policy
 from reconciler.read.repositories.trees import PackageTrees, read_trees
+from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
 from tests.support.reading import read_registered
 from tests.unit.read.test_repositories import registration
@@ -193,6 +194,23 @@ def test_all_locks_and_the_reviewed_pins_decide_where_pins_are_reviewed(world: W
     assert sorted(found.trees.values()) == sorted(
         [*world.web(world.first).values(), *world.web(world.second).values()]
     )
+
+
+@pytest.mark.parametrize("repository", ["up", "gone", "nobodys"])
+def test_revisions_from_before_a_rollout_are_found(world: World, repository: str) -> None:
+    before = RolloutPin(repository=repository, package="web", ref="web/v1", commit=world.first, tree="")
+    members = (
+        RolloutMember(namespace="default", name="a", wave="canary", before=before),
+        RolloutMember(namespace="default", name="b", wave="canary"),
+    )
+    rollout = RolloutRecord(
+        namespace="default", name="fleet", revision="web/v2", waves=("canary",), members=members
+    )
+
+    found = world.trees(rollouts=[rollout])
+
+    assert list(found.trees.values()) == (list(world.web(world.first).values()) if repository == "up" else [])
+    assert list(found.times) == ([world.first] if repository == "up" else [])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from reconciler.render.answers import (
     asked_conflicts,
     classify_conflicts,
     classify_delivery,
+    current_value,
+    find_document,
 )
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
@@ -233,11 +235,109 @@ def test_conflict_name_has_no_shell_metacharacter(odd: str) -> None:
 
 # Current values
 
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  annotations:
+    a.b/c: dotted
+spec:
+  replicas: 2
+  args: [one, "two]"]
+  containers:
+  - name: app
+    image: app:1
+  - name: log]
+    image: log:1
+  ports:
+  - {containerPort: 80, protocol: TCP, name: http}
+  - {containerPort: 80, protocol: UDP, name: dns}
+  empty: {}
+"""
+FILES = package(
+    {
+        "Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\npipeline:\n  mutators:\n"
+        "  - image: set-labels:v1\n    name: labels\n",
+        "a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: other\n---\n" + DEPLOYMENT,
+        "b.yaml": DEPLOYMENT.replace("replicas: 2", "replicas: 3"),
+        "notes.txt": "first\nsecond\n",
+        "sub/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: sub\n",
+    }
+)
+WEB = "Deployment web"
+
+
+def at(field: str, path: str = "a.yaml", resource: str = WEB) -> Conflict:
+    return Conflict(path, resource, field, None, None, None, "BothChanged")
+
 
 def text(
     upstream: str | None, local: str | None, reason: str = "BothChanged", path: str = "notes.txt"
 ) -> Conflict:
     return Conflict(path, "", "", None, upstream, local, reason)
+
+
+VALUES_NOW: dict[str, tuple[Conflict, str | None]] = {
+    "a field": (at("spec.replicas"), "2"),
+    "in the file of the conflict": (at("spec.replicas", "b.yaml"), "3"),
+    "in another file if that one is gone": (at("spec.replicas", "gone.yaml"), "2"),
+    "in another file if that one lost the resource": (at("spec.replicas", "notes.txt"), "2"),
+    "a field that is absent": (at("spec.gone"), None),
+    "a field below one that is absent": (at("spec.gone.more"), None),
+    "a field whose name begins alike": (at("spec.replica"), None),
+    "a field with a dot in its name": (at('metadata.annotations."a.b/c"'), "dotted"),
+    "an element by its name": (at("spec.containers[name=app].image"), "app:1"),
+    "an element with a bracket in its name": (at("spec.containers[name=log]].image"), "log:1"),
+    "an element that is absent": (at("spec.containers[name=gone].image"), None),
+    "an element by two keys": (at("spec.ports[containerPort=80,protocol=UDP].name"), "dns"),
+    "an element by one of two keys": (at("spec.ports[containerPort=80,gone=1].name"), "http"),
+    "an element by keys that it has not": (at("spec.ports[gone=1].name"), None),
+    "a text in a list": (at("spec.args[=one]"), "one"),
+    "a text with a bracket in a list": (at("spec.args[=two]]"), '"two]"'),
+    "a text that is absent": (at("spec.args[=three]"), None),
+    "a text where items are mappings": (at("spec.containers[=app]"), None),
+    "a key where items are texts": (at("spec.args[name=one]"), None),
+    "a function by its name": (
+        at("pipeline.mutators[function=labels].image", "Kptfile", "Kptfile"),
+        "set-labels:v1",
+    ),
+    "a function by the start of its image": (
+        at("pipeline.mutators[function=set-labels:v1@sha256].name", "Kptfile", "Kptfile"),
+        "labels",
+    ),
+    "a function that is absent": (at("pipeline.mutators[function=other].name", "Kptfile", "Kptfile"), None),
+    "a field of the Kptfile": (at("metadata.name", "Kptfile", "Kptfile"), "web"),
+    "a field of the Kptfile of a sub-package": (at("metadata.name", "sub/Kptfile", "Kptfile"), "sub"),
+    "a Kptfile that is absent": (at("metadata.name", "gone/Kptfile", "Kptfile"), None),
+    "a resource that is absent": (at("spec", resource="Deployment gone"), None),
+    "a resource": (at("", "b.yaml"), DEPLOYMENT.replace("replicas: 2", "replicas: 3")),
+    "a sub-package": (at("", "sub", "Package"), "package"),
+    "a sub-package that is absent": (at("", "su", "Package"), None),
+    "a text file that is absent": (text("a", "b", path="gone.txt"), None),
+    "a text file that one side deleted": (text(None, "first", "DeletedUpstream"), "first\nsecond\n"),
+    "a text file that was added": (text("x", "first", "BothAdded"), "first\nsecond\n"),
+    "lines that local deleted": (text("first", None), "first\nsecond\n"),
+    "local's lines": (text("second", "first"), "first"),
+    "upstream's lines": (text("second", "third"), "second"),
+    "lines of nobody": (text("third", "fourth"), "first\nsecond\n"),
+    "no lines of local": (text("third", ""), ""),
+    "upstream's lines where local has none": (text("second", ""), "second"),
+}
+
+
+@pytest.mark.parametrize("case", VALUES_NOW)
+def test_value_of_a_conflict_is_found_in_the_draft(case: str) -> None:
+    conflict, value = VALUES_NOW[case]
+
+    assert current_value(FILES, conflict) == value
+
+
+def test_resource_of_a_text_file_is_none() -> None:
+    assert find_document(FILES, text("a", "b")) is None
+    found = find_document(FILES, at("spec.replicas", "gone.yaml"))
+    assert found
+    assert str(found.identity) == WEB
 
 
 # Conflicts of this run, and questions of our commits
@@ -306,6 +406,12 @@ def classified(of_draft: DraftContext) -> Classified:
 ASKED_ABOUT = replace(CONFLICT, base=None, name=str(name("new", "mine")))
 
 
+def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
+    (answer,) = classified(asked(draft="both", keeps=frozenset({name("new", "mine")})))[1]
+
+    assert (answer.by, answer.chosen) == (AnsweredBy.KEEP, "both")
+
+
 @pytest.mark.parametrize(
     ("side", "decision", "policy", "source"),
     [
@@ -330,3 +436,44 @@ def test_question_about_another_package_is_none_of_this_draft(path: str) -> None
     other = {name("new", "mine")._replace(path=path): ""}
 
     assert classified(context(answers=Answers(other, other))) == ((), ())
+
+
+LINES = conflict_name("web", "notes.txt", "", "", f"{value_mark('n')}-{value_mark('m')}")
+
+
+@pytest.mark.parametrize(
+    ("kept", "written", "by"),
+    [
+        (None, None, None),
+        (None, "now\n", None),
+        (None, "before\n", AnsweredBy.EDIT),
+        (None, "", AnsweredBy.EDIT),
+        (LINES, "before\n", AnsweredBy.KEEP),
+        (LINES.without_mark, "now\n", AnsweredBy.KEEP),
+        (LINES._replace(mark="aaaaaa-bbbbbb"), "now\n", None),
+        (LINES._replace(path="web/other.txt"), "now\n", None),
+    ],
+    ids=[
+        "unknown",
+        "as we wrote it",
+        "edited",
+        "added",
+        "kept",
+        "the place is kept",
+        "other values",
+        "other file",
+    ],
+)
+def test_question_about_lines_is_answered_by_any_edit_of_their_file(
+    kept: ConflictName | None, written: str | None, by: AnsweredBy | None
+) -> None:
+    of_lines = context(
+        answers=Answers({LINES: ""}, {LINES: ""}, frozenset({kept} if kept else ())),
+        files=package({"notes.txt": "now\n"}),
+        upstream=package({"notes.txt": "theirs\n"}),
+        written=None if written is None else package({"notes.txt": written} if written else {}),
+    )
+
+    conflict = Conflict("notes.txt", "", "", None, "theirs\n", "now\n", "BothChanged", str(LINES))
+    answers = (Answer(conflict, by, "now\n"),) if by else ()
+    assert classified(of_lines) == (() if by else (conflict,), answers)

@@ -16,17 +16,19 @@ from reconciler.inventory.inventory import Commit, Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
+from reconciler.render.merging import base_not_found
 from reconciler.render.package import (
     input_time,
     render_packages,
+    render_release,
     unreadable_package,
 )
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, FunctionFault, Package
-from reconciler.resolve.resolution import BeyondRun
+from reconciler.resolve.resolution import BeyondRun, Release
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint, resolve
-from tests.support.plan_values import a_desired_variant, a_pin, a_resolved, oid
+from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
+from tests.support.plan_values import PACKAGE, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -162,6 +164,53 @@ def test_given_runner_runs_the_functions_of_all_packages() -> None:
     assert variant.fresh.tree == tree_id(variant.fresh.files)
 
 
+@pytest.mark.parametrize(
+    ("missing", "reason"),
+    [
+        (("base",), Reason.BASE_NOT_FOUND),
+        (("pin",), Reason.INVALID_PACKAGE),
+        (("base", "pin"), Reason.INVALID_PACKAGE),
+        (("local",), Reason.INVALID_PACKAGE),
+    ],
+)
+def test_package_with_a_lost_base_is_told_from_an_unreadable_one(
+    missing: tuple[str, ...], reason: Reason
+) -> None:
+    model = ModelWorld()
+    for name in ("blueprints", "edge"):
+        model.add_repository(name)
+    model.publish("blueprints", "web", blueprint("web"), 1)
+    spec = {"upstream": Upstream(repo="blueprints", package="web", revision=1)}
+    model.variants["web"] = PackageVariantSpec(**spec, downstream=Downstream(repo="edge", package="web"))
+    model.run()
+    model.merge("edge", model.drafts("edge")[0])
+    model.run()
+    model.publish("blueprints", "web", blueprint("web", **{"new.txt": "new"}), 2)
+    upstream = Upstream(repo="blueprints", package="web", revision=2)
+    model.variants["web"] = model.variants["web"].model_copy(update={"upstream": upstream})
+    inventory = model.inventory()
+    resolution = resolve(inventory, expand(inventory))
+    (resolved,) = resolution.variants
+    assert resolved.base is not None
+    trees = {"base": resolved.base.tree, "pin": resolved.pin.tree, "local": resolved.local}
+    assert len({*trees.values()}) == len(trees)
+    contents = model.contents(resolution)
+    for name in missing:
+        del contents[trees[name]]
+
+    (rendered,) = render_packages(resolution, contents, inventory).variants.values()
+
+    assert isinstance(rendered.fresh, Blocked)
+    assert rendered.fresh.reason is reason
+    if reason is Reason.BASE_NOT_FOUND:
+        commit, tree = resolved.base.commit.oid, resolved.base.tree
+        why = f"commit {commit} (web/v1) that it was last made from cannot be read"
+        assert rendered.fresh == base_not_found(why)
+        contents = RefusedTrees(contents, {tree: "the network is down"})
+        (rendered,) = render_packages(resolution, contents, inventory).variants.values()
+        assert rendered.fresh == base_not_found(f"{why}: the network is down")
+
+
 class RefusedTrees(dict[Oid, Files]):
     """Contents with the reasons why some trees are missing."""
 
@@ -186,6 +235,24 @@ def test_package_that_a_limit_of_the_run_left_out_is_no_invalid_one() -> None:
     refused = RefusedTrees({}, {oid("c1"): BeyondRun("the run has enough")})
 
     assert unreadable_package(oid("c1"), refused) == Blocked(Reason.NOT_IN_THIS_RUN, "the run has enough")
+
+
+def test_released_package_has_no_owner_any_more() -> None:
+    owned = "  annotations:\n    reconciler.dev/owner: fleet/default/web\n    other: note\n"
+    contents = {oid("b1"): package({"Kptfile": kptfile("web", owned)})}
+
+    def release(tree: str) -> Package | Blocked:
+        return render_release(Release(PACKAGE, oid(tree)), contents)
+
+    released = release("b1")
+    assert isinstance(released, Package)
+    assert released == Package(tree_id(released.files), released.files)
+    text = released.files["Kptfile"].data
+    assert b"reconciler.dev/owner" not in text
+    assert b"other: note" in text
+    assert release("b2") == unreadable_package(oid("b2"), contents)
+    contents[oid("b3")] = package({"Kptfile": "a: ["})
+    assert isinstance(release("b3"), Blocked)
 
 
 # Results of functions

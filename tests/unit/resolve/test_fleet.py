@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.index import (
     DependencyInputs,
     PackageTree,
@@ -33,6 +34,8 @@ from reconciler.inventory.inventory import (
     Inventory,
     RepositoryView,
     ReviewedLock,
+    Source,
+    SourcedDocument,
 )
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
@@ -42,7 +45,9 @@ from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
 from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
-from reconciler.resolve.fleet import ResolvedFleet, resolve_fleet
+from reconciler.resolve.fleet import ResolvedFleet, find_dependent_clusters, resolve_fleet
+from reconciler.resolve.resolution import Resolution
+from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import a_record, oid
 from tests.support.values import replace
@@ -178,6 +183,21 @@ def test_generated_package_stays_while_the_guard_keeps_the_package_that_needs_it
 # Variants of generated packages
 
 
+def test_variants_of_other_repositories_keep_their_outcome(world: DependencyWorld) -> None:
+    world.variants["copy"] = variant("edge-00", "base", "edge-01")
+    (draft,) = (ref for ref in world.drafts("edge-00") if "/base/" in ref)
+    world.merge("edge-00", draft)
+    inventory = world.inventory()
+    authored, desired = expand(inventory), world.fleet().desired
+
+    first = extend_resolution(Resolution(), inventory, authored)
+    second = extend_resolution(first, inventory, desired)
+
+    assert [r.variant.key.name for r in first.variants] == ["web"]
+    assert second == extend_resolution(Resolution(), inventory, desired)
+    assert next(r for r in second.variants if r.variant.key.name == "web") is first.variants[0]
+
+
 # Unmet dependencies
 
 
@@ -278,6 +298,20 @@ def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, un
 
 
 # What a fleet reads and asks
+
+
+def test_clusters_with_needs_are_those_whose_packages_have_requirements(world: DependencyWorld) -> None:
+    world.variants["plain"] = variant("blueprints", "plain", "edge-01", revision=1)
+    inventory = world.inventory()
+    inputs = DependencyInputs(published_packages(inventory))
+
+    assert find_dependent_clusters(inventory, expand(inventory), inputs) == {"edge-00"}
+    broken = SourcedDocument(
+        {"apiVersion": "reconciler.dev/v1alpha1", "kind": "PackageVersion"},
+        Source(Location("index/x/1/a.yaml")),
+    )
+    unread = replace(inventory, index=(broken,))
+    assert find_dependent_clusters(unread, expand(unread), inputs) == {"edge-00", ""}
 
 
 @pytest.mark.parametrize(

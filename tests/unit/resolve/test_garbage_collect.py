@@ -2,26 +2,38 @@
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import pytest
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages
+from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import (
+    ApiNeed,
     Candidate,
+    Dialect,
     Ecosystem,
+    Gvk,
+    InterfaceNeed,
+    Need,
+    PackageNeed,
+    Requirement,
+    version_range,
 )
-from reconciler.inventory.inventory import Inventory, RepositoryView, Source
+from reconciler.dependencies.versions import parse_strict
+from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.generated import Leaving, find_leaving
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_desired_variant, a_pin, a_record, a_resolved, oid
-from tests.support.sets import registered, repository, world
+from tests.support.sets import a_package, registered, repository, world
 from tests.support.values import replace
 
 BASE = ObjectName("default", "base")
@@ -90,6 +102,39 @@ VIEWS = (
     registered("edge", cluster="prod"),
     registered("far", cluster="dev"),
 )
+DATABASE = Gvk("db.io", "v1", "Database")
+
+
+def revision(name: str, *needs: Need, tree: str = "", **fields: Any) -> Candidate:
+    requires = tuple(Requirement((need,)) for need in needs)
+    return Candidate(
+        package_id(SOURCE, name), parse_strict("1.0.0"), digest=tree or name, requires=requires, **fields
+    )
+
+
+def need(name: str) -> PackageNeed:
+    return PackageNeed(package_id(SOURCE, name), version_range(Dialect.KPT, ""))
+
+
+def generated(name: str, repository: str = "edge", **fields: Any) -> PackageVariantRecord:
+    return a_record(
+        name=name,
+        path=name,
+        url=f"host/{repository}",
+        repository=repository,
+        requested_by=("default/web",),
+        spec={"upstream": {"repo": "blueprints", "package": name}},
+        upstream_tree=f"tree of {name}",
+        **fields,
+    )
+
+
+def authored(name: str = "web", repository: str = "edge", **fields: Any) -> PackageVariantRecord:
+    return replace_record(generated(name, repository), requested_by=(), **fields)
+
+
+def replace_record(record: PackageVariantRecord, **fields: Any) -> PackageVariantRecord:
+    return replace(record, **fields)
 
 
 def resolved(base: str = "web", pin: str = "web at 2", *, local: bool = True) -> ResolvedVariant:
@@ -133,3 +178,67 @@ def leaving(
         needed=frozenset(),
         incomplete=frozenset(),
     )
+
+
+HELD = "What PackageVariant default/web has on main needs it"
+ON_MAIN = KptfileHeader(owner="default/default/web", location="edge/web")
+
+
+@pytest.mark.parametrize(
+    ("what", "is_held"),
+    [
+        (need("base"), True),
+        (need("other"), False),
+        (PackageNeed(package_id(SOURCE, "alias"), version_range(Dialect.KPT, "")), True),
+        (ApiNeed(DATABASE), True),
+        (ApiNeed(DATABASE._replace(version="")), True),
+        (ApiNeed(DATABASE._replace(version="v2")), False),
+        (ApiNeed(DATABASE._replace(kind="Table")), False),
+        (InterfaceNeed("sql", version_range(Dialect.KPT, "")), False),
+    ],
+    ids=["package", "another", "alias", "API", "any version", "another version", "another API", "interface"],
+)
+def test_need_is_met_by_a_package_its_further_names_and_its_apis(what: Need, *, is_held: bool) -> None:
+    base = revision("base", provides=(Gvk("a.io", "v1", "A"), DATABASE), names=(f"{SOURCE}//alias",))
+    revisions = (revision("web", what), revision("web", tree="web at 2"), base)
+
+    decided = leaving(*revisions, records=[generated("base")], variants=(resolved(),))
+
+    assert bool(decided.still_needed) is is_held
+
+
+def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
+    web = replace(
+        revision("web"), requires=(Requirement((need("x"),)), Requirement((need("y"), need("base"))))
+    )
+
+    decided = leaving(web, revision("base"), records=[generated("base")], variants=(resolved(),))
+
+    assert decided.still_needed == {ObjectName("default", "base"): HELD}
+
+
+@pytest.mark.parametrize(
+    ("state", "record", "is_held"),
+    [
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(), True),
+        (a_package(main_tree=None, main_header=ON_MAIN), authored(), False),
+        (a_package(main_tree=oid("b1"), main_header=replace(ON_MAIN, owner="default/default/other")),
+            authored(), False),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(upstream_tree="tree of something"),
+            False),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), authored(repository="gone"), False),
+        (a_package("other", main_tree=oid("b1"), main_header=ON_MAIN), authored(), False),
+        (a_package(main_tree=oid("b1"), main_header=ON_MAIN), generated("web"), False),
+    ],
+    ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path",
+        "generated"],
+)  # fmt: skip
+def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
+    state: PackageState, record: PackageVariantRecord, *, is_held: bool
+) -> None:
+    edge = replace(VIEWS[1], packages={state.path: state})
+    revisions = (revision("web", need("base")), revision("base"))
+
+    decided = leaving(*revisions, records=[generated("base"), record], views=(VIEWS[0], edge))
+
+    assert decided.still_needed == ({ObjectName("default", "base"): HELD} if is_held else {})

@@ -96,6 +96,20 @@ def generated(
     return generate(inventory, Desired(desired), taken or {}, locks, Roots(by_cluster))
 
 
+def test_every_way_to_a_package_is_shown_up_to_five() -> None:
+    app = locked("app", WEB)
+    (_, made) = generated(WEB, app, locked("db", app)).variants
+    assert made.key.name == "requires-edge-db"
+    assert made.requested_by == ("default/web > app",)
+
+    askers = [locked(f"web{number}") for number in range(7)]
+    roots = tuple(root_of(variant(f"web{number}")) for number in range(7))
+    (made,) = generated(*askers, locked("base", *askers[:5]), roots=roots).variants
+    assert made.requested_by == tuple(f"default/web{number}" for number in range(5))
+    (made,) = generated(*askers, locked("base", *askers), roots=roots).variants
+    assert made.requested_by == (*(f"default/web{number}" for number in range(5)), "2 more")
+
+
 def refused(message: str, hint: str, name: str = "web") -> dict[object, tuple[Problem, ...]]:
     location = Location(f"{name}.yaml", 3)
     subject = f"PackageVariant default/{name}"

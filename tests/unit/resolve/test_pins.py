@@ -25,6 +25,8 @@ from reconciler.resolve.pins import (
     PinChoice,
     choose_pin,
     find_floating,
+    follow,
+    hold,
     may_float,
     upstream_data,
 )
@@ -63,6 +65,10 @@ def move(world: ModelWorld, revision: int) -> None:
 
 def commit_of(world: ModelWorld, revision: int) -> Oid:
     return world.repositories["blueprints"].refs[f"refs/tags/web/v{revision}"]
+
+
+def tree_of(world: ModelWorld, revision: int) -> Oid:
+    return world.repositories["blueprints"].commits[commit_of(world, revision)].tree("web")
 
 
 def lock(world: ModelWorld, revision: int, *, held: bool = False, tag: str = "stable") -> UpstreamLock:
@@ -404,6 +410,76 @@ def test_locked_commit_goes_by_the_name_in_the_lock_unless_that_names_another_co
 def floating(inventory: Inventory) -> DesiredVariant:
     (variant,) = expand(inventory).variants
     return variant
+
+
+@pytest.mark.parametrize(
+    ("what", "revision", "ref"),
+    [
+        ("v1", 1, "web/v1"),
+        ("1", 1, "web/v1"),
+        ("v2", 2, "web/v2"),
+        ("2", 2, "web/v2"),
+        ("stable", 2, "web/stable"),
+        ("main", 2, "main"),
+        ("", 2, "web/stable"),
+    ],
+)
+def test_variant_is_held_at_what_a_person_names(
+    world: ModelWorld, what: str, revision: int, ref: str
+) -> None:
+    move(world, 2)
+    inventory = world.inventory()
+
+    held = hold(floating(inventory), what, None, inventory)
+
+    assert held == UpstreamLock(
+        namespace=NAMESPACE,
+        name="web",
+        repository="blueprints",
+        package="web",
+        selector={"tag": "stable"},
+        commit=commit_of(world, revision),
+        tree=tree_of(world, revision),
+        ref=ref,
+        held=True,
+    )
+
+
+def test_variant_that_is_held_nowhere_in_particular_stays_at_its_lock(world: ModelWorld) -> None:
+    before = lock(world, 1)
+    move(world, 2)
+    inventory = world.inventory()
+
+    assert hold(floating(inventory), "", before, inventory) == msgspec.structs.replace(before, held=True)
+    other = lock(world, 1, tag="beta")
+    assert hold(floating(inventory), "", other, inventory).commit == commit_of(world, 2)
+
+
+def test_variant_follows_its_selector_again(world: ModelWorld) -> None:
+    move(world, 2)
+    inventory = world.inventory()
+
+    followed = follow(floating(inventory), inventory)
+
+    assert followed == msgspec.structs.replace(lock(world, 2), tree=tree_of(world, 2))
+
+
+def test_name_that_means_nothing_is_refused_with_what_there_is(world: ModelWorld) -> None:
+    missing = "could not find upstream package revision: package web in repository blueprints has no tag"
+    inventory = world.inventory()
+    with pytest.raises(UsageError) as caught:
+        hold(floating(inventory), "stabel", None, inventory)
+    assert (str(caught.value), caught.value.hint) == (f"{missing} stabel", "Did you mean stable?")
+
+    ask(world, Upstream(repo="blueprints", package="web", tag="gone"))
+    inventory = world.inventory()
+    for refused in (
+        lambda: follow(floating(inventory), inventory),
+        lambda: hold(floating(inventory), "", None, inventory),
+    ):
+        with pytest.raises(UsageError) as caught:
+            refused()
+        assert (str(caught.value), caught.value.hint) == (f"{missing} gone", "Known: stable, v1, v2.")
 
 
 def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other_has_it(

@@ -1,5 +1,7 @@
 """Selecting an upstream: which words find which commit, and what a user is told where none is found."""
 
+from typing import NamedTuple
+
 import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
@@ -7,8 +9,8 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
 from reconciler.expand.generated import find_in_place
-from reconciler.inventory.inventory import Source
-from reconciler.names.ids import ObjectName, normalise_url
+from reconciler.inventory.inventory import Commit, Source
+from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.problems import Problem
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
@@ -64,6 +66,132 @@ def variant(**upstream: object) -> DesiredVariant:
 
 def find(world: ModelWorld, **upstream: object) -> Pin | Problem:
     return find_upstream(variant(**upstream), world.inventory())
+
+
+class Case(NamedTuple):
+    reason: str
+    upstream: dict[str, object]
+    ref: str
+    content: str
+    revision: int = -1
+
+
+CASES = [
+    Case("a number is a published revision", {"revision": 2}, "web/v2", "a: 2\n", 2),
+    Case("a number may be text", {"revision": "v2"}, "web/v2", "a: 2\n", 2),
+    Case("a workspace names a revision", {"workspace_name": "v1"}, "web/v1", "a: 1\n", 1),
+    Case(
+        "number and workspace of one revision", {"revision": 1, "workspace_name": "v1"}, "web/v1", "a: 1\n", 1
+    ),
+    Case("a workspace names a revision before a draft", {"workspace_name": "v3"}, "web/v3", "a: 3\n", 3),
+    Case("a workspace names a draft", {"workspace_name": "try"}, "drafts/web/try", "a: try\n", 0),
+    Case("the branch is a workspace, too", {"workspace_name": "main"}, "main", "a: main\n"),
+    Case("a tag of the package", {"tag": "stable"}, "web/stable", "a: 2\n"),
+    Case("a tag of the whole repository", {"tag": "v2.0.0"}, "v2.0.0", "a: 3\n"),
+    Case("two tags of one commit agree", {"tag": "same"}, "web/same", "a: 1\n"),
+    Case("a range takes the greatest tag in it", {"version": "^1.2"}, "web/v1.3.0", "a: 2\n"),
+    Case("a range sees tags of the repository", {"version": ">=1.0"}, "v2.0.0", "a: 3\n"),
+    Case("a range ignores what is no whole version", {"version": "<2"}, "web/v1.3.0", "a: 2\n"),
+    Case("a branch is followed", {"branch": "next"}, "next", "a: 3\n"),
+    Case("the repository's own branch", {"branch": "main"}, "main", "a: main\n"),
+    Case("revision -1 is the branch", {"revision": -1}, "main", "a: main\n"),
+    Case("nothing said means the latest", {}, "web/v3", "a: 3\n", 3),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
+def test_selection(world: ModelWorld, case: Case) -> None:
+    blueprints = world.repositories["blueprints"]
+    pin = find(world, **case.upstream)
+
+    assert isinstance(pin, Pin), pin
+    commit = blueprints.commits[pin.commit.oid]
+    assert commit.packages["web"]["a.yaml"].data.decode() == case.content
+    assert pin == Pin(
+        package=PackageKey("git.example/blueprints", "web"),
+        remote="https://git.example/blueprints.git",
+        ref=case.ref,
+        revision=case.revision,
+        commit=Commit(pin.commit.oid, commit.time),
+        tree=commit.tree("web"),
+        repo="https://git.example/blueprints.git",
+        repository="blueprints",
+        name="web",
+    )
+
+
+class Wrong(NamedTuple):
+    reason: str
+    upstream: dict[str, object]
+    field: str
+    message: str
+    hint: str
+    code: Reason = Reason.UPSTREAM_NOT_FOUND
+
+
+NOT_FOUND = "could not find upstream package revision: package"
+WEB = f"{NOT_FOUND} web in repository blueprints has"
+WRONG = [
+    Wrong("no such repository", {"repo": "bluprints"}, "repo",
+        "could not find upstream package revision: repository default/bluprints is not registered",
+        "Register it as a Repository object. Did you mean blueprints?", Reason.REPOSITORY_NOT_FOUND),
+    Wrong("no name of a repository", {"repo": None}, "repo",
+        "could not find upstream package revision: repository default/ is not registered",
+        "Register it as a Repository object. Known: blueprints.", Reason.REPOSITORY_NOT_FOUND),
+    Wrong("no name of a package", {"package": None}, "package",
+        f"{NOT_FOUND}  in repository blueprints has no published revision", "Known: db, old, web."),
+    Wrong("revision zero", {"revision": 0}, "revision", "upstream cannot be published with revision number 0",
+        "Revisions count from 1."),
+    Wrong("no such package", {"package": "wbe", "tag": "stable"}, "package",
+        f"{NOT_FOUND} wbe in repository blueprints has no tag stable",
+        "Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"),
+    Wrong("no such revision", {"revision": 9}, "revision", f"{WEB} no revision 9",
+        "Ask for one that is published: v1, v2, v3; the latest is v3."),
+    Wrong("no such revision of many", {"package": "old", "revision": 9}, "revision",
+        f"{NOT_FOUND} old in repository blueprints has no revision 9",
+        "Ask for one that is published: v3, v4, v5, v6, v7; the latest is v7."),
+    Wrong("no revision at all", {"package": "db", "revision": 1}, "revision",
+        f"{NOT_FOUND} db in repository blueprints has no revision 1", "None is published yet."),
+    Wrong("no such tag", {"tag": "stabel"}, "tag", f"{WEB} no tag stabel", "Did you mean stable or same?"),
+    Wrong("no tag like it", {"tag": "quite-other"}, "tag", f"{WEB} no tag quite-other",
+        "Known: both, same, stable, v1, v1.2.0 and 4 more."),
+    Wrong("two tags disagree", {"tag": "both"}, "tag",
+        f"{WEB} two tags both: web/both and both name different commits",
+        "Write web/both out, or move one of the two."),
+    Wrong("no version in range", {"version": "^7"}, "version", f"{WEB} no version ^7",
+        "Versions: v1.2.0, v1.3.0, v2.0.0."),
+    Wrong("no version at all", {"package": "db", "version": "^7"}, "version",
+        f"{NOT_FOUND} db in repository blueprints has no version ^7", "Versions: v2.0.0."),
+    Wrong("revisions are no versions", {"package": "old", "version": "^7"}, "version",
+        f"{NOT_FOUND} old in repository blueprints has no version ^7",
+        "Versions: v2.0.0. v7 is a revision: write `revision`, or follow a `branch`."),
+    Wrong("no range at all", {"version": "<<"}, "version", "'<<' is not a version constraint",
+        "Write a range such as ^1.2.", Reason.VALIDATION_ERROR),
+    Wrong("no such branch", {"branch": "nxet"}, "branch", f"{WEB} nothing on branch nxet",
+        "Did you mean next?"),
+    Wrong("a branch without the package", {"package": "db", "branch": "next"}, "branch",
+        f"{NOT_FOUND} db in repository blueprints has nothing on branch next", "Did you mean next?"),
+    Wrong("no such workspace", {"workspace_name": "tyr"}, "workspaceName", f"{WEB} no workspace tyr",
+        "Did you mean try?"),
+    Wrong("no workspace like it", {"package": "old", "workspace_name": "quite-other"}, "workspaceName",
+        f"{NOT_FOUND} old in repository blueprints has no workspace quite-other",
+        "Known: v1, v2, v3, v4, v5 and 2 more."),
+    Wrong("no workspace at all", {"package": "db", "workspace_name": "try"}, "workspaceName",
+        f"{NOT_FOUND} db in repository blueprints has no workspace try", "There is none."),
+    Wrong("nothing is published", {"package": "db"}, "package",
+        f"{NOT_FOUND} db in repository blueprints has no published revision",
+        "Publish a revision, or name a workspaceName, tag or branch."),
+    Wrong("number and workspace disagree", {"revision": 1, "workspace_name": "v2"}, "workspaceName",
+        f"{WEB} revision 1 under workspace v2: it is v1", "Give one of the two, or both of one revision."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda c: c.reason)
+def test_what_is_not_found_names_the_field_and_what_exists(world: ModelWorld, case: Wrong) -> None:
+    location = Location("pv.yaml", line_of("spec", "upstream", case.field), 1)
+    expected = Problem(location, case.code, case.message, case.hint, "PackageVariant default/pv")
+
+    assert find(world, **case.upstream) == expected
 
 
 def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:

@@ -8,11 +8,12 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.variants import set_key, variant_key
-from reconciler.inventory.inventory import Inventory, RepositoryRole
+from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard, shard_of
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.run.plan import planned_clusters, wanted
+from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
+from reconciler.run.plan import named_urls, planned_clusters, wanted
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.values import replace
 
@@ -63,6 +64,22 @@ def share(inventory: Inventory, *skipped: str) -> tuple[Inventory, Shard]:
     return replace(part, repositories=views), shard
 
 
+def why(inventory: Inventory) -> str:
+    part, shard = share(inventory, OTHER)
+    return wanted(expand(part), part, DependencyInputs(), shard)[1]
+
+
+def named(part: Inventory, shard: Shard) -> set[str]:
+    urls = named_urls(part, planned_clusters(part, shard))
+    return {key.name for key, view in part.repositories.items() if view.url in urls}
+
+
+def test_name_that_only_an_existing_package_may_have_is_looked_up(world: ModelWorld) -> None:
+    world.variants["c"] = variant(OTHER, "Web")
+
+    assert OTHER in named(*share(world.inventory(), OTHER))
+
+
 def test_whole_fleet_decides_whether_a_set_names_an_existing_package(world: ModelWorld) -> None:
     world.variants["c"] = variant(OTHER, "Web")
     part, shard = share(world.inventory(), OTHER)
@@ -76,6 +93,14 @@ def test_whole_fleet_decides_whether_a_set_names_an_existing_package(world: Mode
 
 
 A_SET = ObjectName("default", "s")
+
+
+def test_whole_fleet_decides_about_moves_and_contested_packages(world: ModelWorld) -> None:
+    world.variants["b"] = variant(OTHER, "moved", "rare")
+    assert why(world.inventory()) == "a variant has another downstream now"
+    world.variants["b"] = variant(OTHER, "web", "rare")
+    world.variants["c"] = variant(OTHER, "web", "rare")
+    assert why(world.inventory()) == "several owners want one package"
 
 
 @pytest.mark.parametrize(
@@ -94,3 +119,50 @@ def test_whole_fleet_decides_which_names_of_a_set_are_wrong(
     desired = replace(expand(part), problems=(problem,))
 
     assert wanted(desired, part, DependencyInputs(), shard)[1] == expected
+
+
+def test_whole_fleet_decides_about_deletions_that_are_refused(world: ModelWorld) -> None:
+    del world.variants["b"]
+    inventory = world.inventory()
+    guard = replace(inventory.policy.deletions, count=0)
+    strict = replace(inventory, policy=replace(inventory.policy, deletions=guard))
+    waiting = RefusedDeletionsRecord(variants=(RefusedVariant(namespace=NAMESPACE, name="b", of=2),))
+
+    assert why(inventory) == ""
+    assert why(strict) == "the deletion guard refuses deletions"
+    assert why(replace(inventory, refused=waiting)) == "deletions wait for consent"
+    assert why(replace(inventory, refused=None)) == "deletions wait for consent"
+
+
+def test_whole_fleet_decides_what_deleted_packages_needed(world: ModelWorld) -> None:
+    del world.variants["b"]
+    inventory = world.inventory()
+    record = next(iter(inventory.records.values()))
+    needed = replace(record, name="needed", requested_by=("b",))
+
+    assert why(replace(inventory, records={**inventory.records, needed.key: needed})).startswith("packages")
+
+
+def test_shard_with_the_control_repository_proposes_the_lock(world: ModelWorld) -> None:
+    inventory = replace(world.inventory(), reviewed=ReviewedLock())
+    part, shard = share(inventory, OTHER)
+    desired, parts = expand(part), (Shard(number, shard.parts) for number in range(shard.parts))
+    reasons = {wanted(desired, part, DependencyInputs(), one)[1] for one in parts}
+
+    assert reasons == {"", "it proposes the lock"}
+
+
+def test_whole_fleet_decides_what_a_planned_cluster_depends_on(world: ModelWorld) -> None:
+    part, shard = share(world.inventory(), OTHER)
+    desired = expand(part)
+    own, other = (part.repositories[ObjectName(NAMESPACE, name)].cluster for name in (OWN, OTHER))
+
+    def reason(locked: str, inventory: Inventory = part) -> str:
+        dependencies = DependencyInputs(locks={f"locks/{locked}.json": b""})
+        return wanted(desired, inventory, dependencies, shard)[1]
+
+    record = next(record for record in part.records.values() if record.repository == OWN)
+    needed = replace(record, name="needed", requested_by=("a",))
+    assert reason(other) == ""
+    assert reason(own) == "packages of its clusters need other packages"
+    assert reason(other, replace(part, records={**part.records, needed.key: needed})) == reason(own)

@@ -281,5 +281,24 @@ EFFECTS: DecisionTable[str] = DecisionTable(
 """What a choice does to each kind of change."""
 
 
+def effect(case: Case) -> str:
+    base, upstream, local = (package({"Kptfile": kptfile("web"), **side}) for side in CHANGES[case["change"]])
+    mode = MergeMode(case["mode"])
+    try:
+        updated = update_package(base, upstream, local, on_conflict=OnConflict(case["choice"]), mode=mode)
+    except UpdateRefused as refused:
+        return f"{refused.reason} of {len(refused.conflicts)}"
+    side = next(
+        (n for n, files in (("local", local), ("upstream", upstream)) if updated.files == files), "a mix"
+    )
+    told = [f"{each.winner} is told" for each in updated.decided] + ["asked"] * len(updated.conflicts)
+    return ", ".join([side, *told])
+
+
 def test_table_of_effects_is_complete() -> None:
     EFFECTS.check_complete()
+
+
+@pytest.mark.parametrize("row", EFFECTS.rows, ids=str)
+def test_choice_has_its_effect_on_every_kind_of_change(row: Row[str]) -> None:
+    assert EFFECTS.mistakes(row, effect) == []

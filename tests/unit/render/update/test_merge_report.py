@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.krm.merge import FieldConflict, Node, Winner, root_of
+from reconciler.krm.yaml import Tree
 from reconciler.policy import OnConflict
 from reconciler.render.update import Conflict, ConflictPolicy, Updated
 from reconciler.render.update.conflicts import DecidedConflict, MergeReport, Rule, RuleKind, describe_decision
@@ -13,6 +15,12 @@ ASK, FAIL, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.FAIL, OnConflict.LOCAL, 
 
 def report(policy: OnConflict = ASK, **fields: Any) -> MergeReport:
     return MergeReport(ConflictPolicy(policy, **fields))
+
+
+def node(text: str) -> Node:
+    root = root_of(Tree.parse(text))
+    assert root
+    return root
 
 
 DEFAULT = Rule(RuleKind.DEFAULT)
@@ -26,6 +34,33 @@ def test_annotation_of_a_resource_decides_about_it() -> None:
 
     assert own.record_whole("a.yaml", "Service a", ("b", "u", "l"), "BothChanged", NOTE)
     assert [each.rule for each in own.decided] == [Rule(RuleKind.RESOURCE)]
+
+
+def test_fields_of_a_resource_are_recorded_with_their_texts_and_rules() -> None:
+    own = report(fields={"spec.shown": LOCAL})
+    path, where = ("spec", "[name=a]", "x.y"), ("spec", "shown")
+    open_, decided, ruled = (
+        FieldConflict(path, node("{b: 1}"), None, node("l"), "BothChanged", Winner.OPEN),
+        FieldConflict(path, None, node("u"), node("l"), "BothAdded", Winner.LOCAL, policy_path=where),
+        FieldConflict(path, None, node("u"), None, "Union", Winner.UPSTREAM, rule="only one may be set"),
+    )
+
+    own.record_fields("a.yaml", "Service a", [open_, decided, ruled], {})
+
+    field = 'spec[name=a]."x.y"'
+    assert own.conflicts == [Conflict("a.yaml", "Service a", field, "{b: 1}", None, "l", "BothChanged")]
+    assert own.decided == [
+        DecidedConflict(
+            Conflict("a.yaml", "Service a", field, None, "u", "l", "BothAdded"),
+            LOCAL,
+            Rule(RuleKind.FIELD, "spec.shown"),
+        ),
+        DecidedConflict(
+            Conflict("a.yaml", "Service a", field, None, "u", None, "Union"),
+            UPSTREAM,
+            Rule(RuleKind.MERGE, "only one may be set"),
+        ),
+    ]
 
 
 def conflict(path: str, field: str = "", reason: str = "BothChanged") -> Conflict:
