@@ -214,20 +214,6 @@ def test_a_field_of_two_types_has_the_error_of_the_type_that_is_meant(crd: objec
     assert [error.message for error in errors] == [message]
 
 
-def test_field_of_another_place_is_told_with_its_place() -> None:
-    document = {"apiVersion": "x", "kind": "y", "spec": {"downstream": {}, "target": []}}
-    faults = parse_model(PackageVariantSet, document)
-
-    assert isinstance(faults, tuple)
-    assert [(fault.hint, fault.meant) for fault in faults] == [
-        (
-            "It belongs at spec.targets[].template.downstream.",
-            "spec.targets[].template.downstream",
-        ),
-        ("Did you mean targets?", "targets"),
-    ]
-
-
 def test_field_that_belongs_further_up_is_told_with_its_place() -> None:
     target = {"template": {"repositorySelector": {"matchLabels": {}}}}
     faults = parse_model(PackageVariantSet, {"apiVersion": "x", "kind": "y", "spec": {"targets": [target]}})

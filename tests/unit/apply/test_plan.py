@@ -33,6 +33,7 @@ from reconciler.records.state import (
     UpstreamLock,
     WantedLockRecord,
     lock_bytes,
+    lock_path,
     record_bytes,
     record_path,
 )

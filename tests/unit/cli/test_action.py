@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pygit2
 import pytest
 
 from reconciler.base.errors import UsageError
@@ -49,35 +48,3 @@ def test_reports_go_to_the_runner_unless_a_directory_is_given(directory: str, re
     }
 
     assert Inputs(environment).reports == Path(reports)
-
-
-@pytest.mark.parametrize(
-    ("workspace", "given", "control", "head"),
-    [
-        ("nothing", {}, "https://forge.example/acme/fleet", "abc"),
-        ("nothing", {"INPUT_CONTROL": "."}, "https://forge.example/acme/fleet", "abc"),
-        ("nothing", {"INPUT_CONTROL": "fleet"}, "W/fleet", ""),
-        ("nothing", {"GITHUB_REPOSITORY": ""}, "W", ""),
-        ("working copy", {}, "W", ""),
-        ("bare", {}, "W", ""),
-        ("beside a bare one of its name", {}, "W", ""),
-    ],
-)
-def test_repository_of_the_workflow_is_fetched_where_no_step_checked_it_out(
-    workspace: str, given: dict[str, str], control: str, head: str, tmp_path: Path
-) -> None:
-    place = tmp_path / "workspace"
-    place.mkdir()
-    if workspace in {"working copy", "bare"}:
-        pygit2.init_repository(str(place), bare=workspace == "bare")
-    elif workspace != "nothing":
-        pygit2.init_repository(f"{place}.git", bare=True)
-    runner = {
-        "GITHUB_WORKSPACE": str(place), "GITHUB_SERVER_URL": "https://forge.example/",
-        "GITHUB_REPOSITORY": "acme/fleet", "GITHUB_SHA": "abc",
-    }  # fmt: skip
-
-    inputs = Inputs(runner | given)
-
-    named = inputs.control.removesuffix("/.").replace(str(place), "W")
-    assert (named, inputs.head) == (control, head)

@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-from reconciler.cli.main import invoke
 from tests.support.small_world import published
 
 STAGES = ["read", "expand", "resolve", "fetch", "render", "plan"]
@@ -25,12 +24,3 @@ def test_each_stage_of_a_run_has_its_seconds_and_none_of_the_run_before(tmp_path
     assert stages(file) == sorted(STAGES)
     assert 'reconciler_run_exit_code{command="plan",reconciler="fleet"} 0.0' in file.read_text()
     assert (file.stat().st_mode & 0o777, list(tmp_path.iterdir())) == (0o644, [file])
-
-
-def test_metrics_of_a_run_that_fails_have_its_code(tmp_path: Path) -> None:
-    file = tmp_path / "run.prom"
-
-    assert invoke(["plan", "--control", str(tmp_path / "none"), "--metrics-file", str(file)]) == 2
-    assert 'reconciler_run_exit_code{command="plan"} 2.0' in file.read_text()
-    lost = tmp_path / "none" / "run.prom"
-    assert invoke(["plan", "--control", str(tmp_path / "none"), "--metrics-file", str(lost)]) == 2

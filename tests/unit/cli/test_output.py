@@ -3,14 +3,13 @@
 import io
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 
-from reconciler.base.errors import Exit, Location, RefusedError, UnavailableError, UsageError
+from reconciler.base.errors import Exit, Location, UnavailableError, UsageError
 from reconciler.base.redact import Redactor
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
@@ -21,16 +20,11 @@ from reconciler.cli.output import (
     printer_to,
     require_readable,
     show_files,
-    show_unread,
-    terminal_width,
-    usable_cache,
-    wants_color,
     with_shard,
 )
 from reconciler.inventory.shard import Shard
 from reconciler.names.problems import Problem
-from reconciler.policy import OnUnavailable
-from reconciler.report.console import Color, ansi, plain
+from reconciler.report.console import plain
 from reconciler.run.options import RunOptions
 from tests.support.plan_values import EDGE
 from tests.support.sets import world
@@ -52,80 +46,6 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, **environment: str) -> Terminal
     for name, value in {"COLUMNS": "40", "TERM": "xterm", **environment}.items():
         monkeypatch.setenv(name, value)
     return shown
-
-
-@pytest.mark.parametrize(("paint", "shown"), [(ansi, "\x1b[31mred\x1b[0m\n"), (plain, "red\n")])
-def test_colours_are_the_printers(paint: Callable[..., str], shown: str) -> None:
-    file = io.StringIO()
-    printer = Printer(Redactor(), paint, file=file)
-
-    printer.text(ansi("red", Color.RED) + "\n")
-
-    assert (file.getvalue(), printer.is_colored) == (shown, paint is ansi)
-
-
-def test_printer_of_a_terminal_has_its_colours_width_and_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    terminal = on_terminal(monkeypatch)
-    seen = make_printer()
-    assert (seen.paint, seen.width, seen.quiet, seen.now > 1_700_000_000) == (ansi, 40, False, True)
-    assert make_printer(color=False).paint is plain
-    whole = make_printer(wraps=False)
-    assert (whole.paint, whole.width, whole.error_width, whole.now) == (ansi, None, None, 0)
-
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    monkeypatch.setenv("COLUMNS", "30")
-    assert (make_printer().error_width, terminal_width(terminal)) == (30, 30)
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "colored"),
-    [("NO_COLOR", "1", False), ("NO_COLOR", "", True), ("TERM", "dumb", False), ("TERM", "vt100", True)],
-)
-def test_colours_are_refused_by_the_environment(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, colored: bool
-) -> None:
-    on_terminal(monkeypatch, **{variable: value})
-
-    assert wants_color() is colored
-
-
-def test_elsewhere_there_are_no_colours_and_lines_are_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    printer = make_printer()
-    printer.lines(["one " * 40, "two"])
-    printer.lines([])
-
-    assert (printer.paint, printer.width, printer.error_width, printer.now) == (plain, None, None, 0)
-    assert (wants_color(), terminal_width(sys.stdout)) == (False, None)
-    assert capsys.readouterr().out == "one " * 40 + "\ntwo\n"
-
-
-def test_lines_notes_and_values_are_masked_and_go_to_their_stream(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLEET_TOKEN", "hunter2hunter2")
-    printer = make_printer()
-
-    printer.lines(["a hunter2hunter2", "b"])
-    printer.text("c hunter2hunter2")
-    printer.value({"d": "hunter2hunter2"})
-    printer.lines(["e"], err=True)
-    printer.notes(["f hunter2hunter2"])
-    printer.event("error", "g", hint="h")
-    replace(printer, quiet=True).notes(["never"])
-
-    said = capsys.readouterr()
-    assert said.out == 'a ***\nb\nc ***{\n  "d": "***"\n}\n'
-    assert said.err == "e\nnote: f ***\nerror: g\nhint: h\n"
-
-
-def test_lines_wrap_at_the_width_of_the_printer() -> None:
-    file = io.StringIO()
-
-    Printer(Redactor(), width=40, file=file).lines(["one " * 12])
-
-    assert file.getvalue() == "one " * 9 + "one\n    one one\n"
 
 
 def test_file_of_a_command_gets_all_of_it_without_colours(
@@ -154,27 +74,6 @@ def test_stream_masks_whole_lines_and_keeps_back_the_last() -> None:
     stream.flush()
     stream.flush()
     assert (inner.getvalue(), stream.closed) == ("a hunter2hunter2\nb ***\nc", False)
-
-
-@pytest.mark.parametrize(
-    ("told", "code"),
-    [
-        ((), set()),
-        ((OnUnavailable.WARN,), set()),
-        ((OnUnavailable.WARN, OnUnavailable.FAIL), {Exit.UNAVAILABLE}),
-    ],
-)
-def test_repositories_that_were_not_read_fail_the_command_if_one_is_to(
-    capsys: pytest.CaptureFixture[str], told: tuple[OnUnavailable, ...], code: set[Exit]
-) -> None:
-    unread = {replace(PROBLEM, message=f"No host {number}"): each for number, each in enumerate(told)}
-
-    assert show_unread(make_printer(), unread) == code
-
-    lines = [
-        f"not read: a.yaml:3: RepositoryUnavailable: No host {n}\n  hint: Wait.\n" for n in range(len(told))
-    ]
-    assert capsys.readouterr().err == "".join(lines)
 
 
 @pytest.mark.parametrize("name", ["edge/web", "edge#3", "edge"])
@@ -210,27 +109,6 @@ def test_files_are_lines_or_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(value) == {
         "apiVersion": "reconciler.dev/v1alpha1", "kind": "Files", "written": ["a/b"], "removed": ["c"],
     }  # fmt: skip
-
-
-def test_cache_of_others_is_replaced_for_reading_until_the_end(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    open_to_all = tmp_path / "cache"
-    open_to_all.mkdir()
-    open_to_all.chmod(0o777)
-    with click.Context(click.Command("plan")):
-        other = usable_cache(open_to_all, writes=False)
-        assert other is not None
-        assert other != open_to_all
-        assert other.is_dir()
-        assert usable_cache(tmp_path / "own", writes=True) == tmp_path / "own"
-        with pytest.raises(RefusedError):
-            usable_cache(open_to_all, writes=True)
-
-    assert not other.exists()
-    note = capsys.readouterr().err
-    assert note.startswith("note: ")
-    assert ": this run uses a temporary one. " in note
 
 
 def test_quiet_holds_for_the_call_it_is_given_to(monkeypatch: pytest.MonkeyPatch) -> None:

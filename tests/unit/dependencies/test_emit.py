@@ -375,25 +375,6 @@ def test_a_revision_that_waits_for_another_package_is_not_asked_for(
     assert [document["spec"]["package"] for document in found.values()] == ([image] if image else [])
 
 
-def test_what_nobody_needs_and_must_not_go_stays_as_it_is() -> None:
-    world = world_of(SHOP + package("db.io", "1.4.0"))
-    locked = locked_of(world)
-    (db,) = (one.instance for one in locked.resolution.packages if one.instance.name == "db.io")
-    resolution = msgspec.structs.replace(locked.resolution, unused=(db,))
-
-    found = generate_manifests(world, replace(locked, resolution=resolution), owner=OWNER)
-
-    assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
-
-
-def test_what_somebody_needs_who_is_not_understood_stays_as_it_is() -> None:
-    world = world_of(SHOP + package("db.io", "1.4.0"))
-
-    found = generate_manifests(replace(world, installs=()), locked_of(world), owner=OWNER)
-
-    assert (found.files, found.retained) == ({}, {"packageinstalls/prod/db.io.yaml"})
-
-
 def test_an_empty_lock_generates_nothing() -> None:
     world = world_of(SHOP)
     nothing = ClusterLock(

@@ -158,32 +158,6 @@ def test_an_explanation_ends_when_its_steps_are_used_up() -> None:
     assert len(str(explanation).splitlines()) < SCREEN
 
 
-API = "{gvk: {apiVersion: s3.io/v1, kind: Bucket}}"
-BRINGS = "provides: [{apiVersion: s3.io/v1, kind: Bucket}]"
-
-
-@pytest.mark.parametrize(
-    ("count", "makers", "versions"),
-    [
-        (1, "m1.io would", "1.0.0 is"),
-        (2, "m1.io and m2.io would", "1.0.0 and 2.0.0 are"),
-        (3, "m1.io, m2.io and m3.io would", "1.0.0, 2.0.0 and 3.0.0 are"),
-        (4, "m1.io, m2.io, m3.io and 1 more would", "1.0.0, 2.0.0, … and 4.0.0 are"),
-        (5, "m1.io, m2.io, m3.io and 2 more would", "1.0.0, 2.0.0, … and 5.0.0 are"),
-    ],
-)
-def test_many_names_are_shortened_as_a_sentence(count: int, makers: str, versions: str) -> None:
-    numbers = range(1, count + 1)
-    providers = "".join(package(f"m{number}.io", "1.0.0", BRINGS) for number in numbers)
-    (lacking,) = resolve_cluster(world_of(WEB + package("web.io", "1.0.0", API) + providers)).explanations
-    published = "".join(package("web.io", f"{number}.0.0") for number in numbers)
-    text = install("shop", "web.io", ">=9.0.0") + published
-    (misfit,) = resolve_cluster(world_of(text)).explanations
-
-    assert f"nothing that is installed brings it, {makers}" in str(lacking)
-    assert f"no version of web.io fits: {versions} published" in str(misfit)
-
-
 @pytest.mark.parametrize(("cluster", "subject"), [("edge", "edge"), ("", "the cluster")])
 def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: str) -> None:
     error = UnverifiedSolutionError(cluster, ("first", "second"))

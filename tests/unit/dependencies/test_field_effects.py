@@ -420,23 +420,3 @@ def test_each_field_of_a_kind_has_a_row(kind: str) -> None:
     fields = {field.alias or name for name, field in model.model_fields.items()} - {"schemaType"}
 
     assert fields == {name for name, (effect, _) in rows.items() if effect is not REFUSED}
-
-
-@pytest.mark.parametrize(
-    ("kind", "field"), [(kind, field) for kind, (_, rows, _) in KINDS.items() for field in rows]
-)
-def test_field_has_the_effect_of_its_row(kind: str, field: str) -> None:
-    _, rows, plain = KINDS[kind]
-    (before,) = read(kind, plain).installs
-    found = read(kind, {**plain, field: rows[field][1]})
-
-    if found.problems:
-        effect = REFUSED
-    elif found.installs == (before,):
-        effect = CONTROLLER
-    elif found.installs and replace(found.installs[0], inherit=before.inherit) == before:
-        effect = HANDED_DOWN
-    else:
-        effect = USED
-
-    assert effect is rows[field][0]

@@ -1,6 +1,6 @@
 """Manifests of generated packages, one controller at a time, by whole documents."""
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -11,16 +11,11 @@ from reconciler.render.delivery import (
     GeneratedPackage,
     ObjectRef,
     active_version,
-    add_checksum_header,
     emit_carvel,
     emit_crossplane,
-    emit_porter,
-    has_header,
     image_of,
-    is_unmodified,
     needed_by,
 )
-from tests.support.values import replace
 
 DIGEST = f"sha256:{'0' * 64}"
 NOTES = {"reconciler.dev/owner": "demo"}
@@ -110,7 +105,6 @@ def test_running_revision_without_a_tag_keeps_the_version_and_its_own_digest() -
 
 # Carvel
 
-SHOP = ObjectRef("PackageInstall", "shop", "shop")
 ACCOUNT = {"serviceAccountName": "installer"}
 
 
@@ -125,91 +119,10 @@ def test_carvel_install_without_an_owner_and_of_a_prerelease() -> None:
     assert document["spec"] == {**ACCOUNT, "packageRef": {"refName": "db.io", "versionSelection": selection}}
 
 
-def test_carvel_install_needs_an_account_or_a_cluster() -> None:
-    made = generated("db.io", "PackageInstall", package={"version": "1.0.0"})
-    why = Refused("No package that requires it names a service account that could install it")
-
-    assert emit_carvel(made, {}) == emit_carvel(replace(made, settings={"x": "y"}), {}) == why
-    assert isinstance(emit_carvel(replace(made, settings={"cluster": {}}), {}), dict)
-
-
 # Porter
-
-PRESS = ObjectRef("Installation", "shop", "press")
-
-
-def test_installation_is_found_by_its_labels_and_has_one_of_version_and_digest() -> None:
-    shared = Slot(SlotKind.SHARED, namespace="shop", path=("group", "app=blog"))
-    settings = {"parameters": {"size": 3, "name": "x"}, "credentialSets": ["c"]}
-    made = generated(
-        "x.io/mysql", "Installation", shared, settings=settings, labels={"a": "b"}, parents=(SHOP, PRESS)
-    )
-
-    document = emit_porter(made, NOTES)
-
-    assert document == {
-        "schemaType": "Installation",
-        "schemaVersion": "1.0.2",
-        "name": "object",
-        "namespace": "shop",
-        "labels": {
-            "a": "b",
-            "app": "blog",
-            "sh.porter.SharingGroup": "group",
-            "sh.porter.parentInstallation": "shop/press",
-        },
-        "bundle": {"repository": "x.io/mysql", "version": "1.2.0"},
-        "credentialSets": ["c"],
-        "parameters": {"size": "3", "name": "x"},
-        "custom": NOTES,
-    }
-    assert list(document["labels"]) == sorted(document["labels"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("3", "3"),
-        (3, "3"),
-        (True, "true"),
-        (1.5, "1.5"),
-        (None, "null"),
-        ({"b": [1], "a": "x"}, '{"a":"x","b":[1]}'),
-    ],
-)
-def test_parameter_of_an_installation_is_written_as_text(value: Any, text: str) -> None:
-    made = generated("x.io/mysql", "Installation", settings={"parameters": {"x": value}})
-
-    assert cast("dict[str, Any]", emit_porter(made, {}))["parameters"] == {"x": text}
-
-
-def test_installation_by_digest_remembers_its_version() -> None:
-    made = generated("x.io/mysql", "Installation", package={"digest": DIGEST, "source": "mirror.io/mysql"})
-    made = replace(made, ref=ObjectRef("Installation", "", "object"))
-
-    assert emit_porter(made, NOTES) == {
-        "schemaType": "Installation",
-        "schemaVersion": "1.0.2",
-        "name": "object",
-        "bundle": {"repository": "mirror.io/mysql", "digest": DIGEST},
-        "custom": {**NOTES, "reconciler.dev/version": "1.2.0"},
-    }
 
 
 # Files
-
-
-def test_header_tells_the_reason_and_whether_the_file_was_edited() -> None:
-    data = add_checksum_header({"a": 1}, reason="edge/web")
-    header, _, body = data.partition(b"\n")
-
-    assert header.startswith(b"# Generated for edge/web. Edits stay and are asked about; remove this line")
-    assert body == b"a: 1\n"
-    assert (has_header(data), is_unmodified(data)) == (True, True)
-    edited = data.replace(b"a: 1", b"a: 2")
-    assert (has_header(edited), is_unmodified(edited)) == (True, False)
-    assert (has_header(body), is_unmodified(body)) == (False, False)
-    assert (has_header(b"\n" + data), is_unmodified(b"\n" + data)) == (False, False)
 
 
 @pytest.mark.parametrize(

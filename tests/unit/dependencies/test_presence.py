@@ -234,17 +234,3 @@ def test_last_of_several_active_revisions_is_active_and_of_one_number_the_last_n
     )
     apart = labelled("FunctionRevision", "d", label="other", revision=1, image="x", desiredState="Active")
     assert [r.is_active for r in revisions(third, apart)] == [True, True]
-
-
-def test_installation_of_a_snapshot_has_the_reported_version_or_the_one_of_its_manifest() -> None:
-    def versions(**more: Any) -> list[str]:
-        state = observe_cluster(snapshot({**INSTALLED, **more}))
-        return [i.version.text if i.version else "" for i in state.installations]
-
-    assert versions() == ["1.4.0"]
-    assert versions(status={"version": "odd"}) == versions(status="odd") == versions(status={}) == [""]
-    (aws,) = observe_cluster(snapshot(PROVIDER)).installations
-    assert (aws.version and aws.version.text, aws.digest) == ("v1.2.0", "")
-    digest = f"sha256:{'0' * 64}"
-    (aws,) = observe_cluster(snapshot({**PROVIDER, "spec": {"package": f"x.io/aws@{digest}"}})).installations
-    assert (aws.version, aws.digest) == (None, digest)

@@ -8,8 +8,7 @@ from reconciler.api.validation import field_text
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_package_version
-from reconciler.dependencies.model.packages import Candidate, Ecosystem, Gvk, Interface, PackageId
-from reconciler.dependencies.versions import parse_loose
+from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.inventory.inventory import Source
 
 HEADER = {
@@ -168,59 +167,3 @@ def test_ecosystem_of_a_header_is_that_of_its_manifest() -> None:
     assert mixed == [
         ("ecosystem", f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s")
     ]
-
-
-def test_group_of_a_provided_kind_may_have_slashes() -> None:
-    (candidate,) = read_package_version(folder(HEADER | {"provides": ["a/b/v1/Queue"]})).candidates
-
-    assert candidate.provides == (Gvk("a/b", "v1", "Queue"),)
-
-
-def test_header_alone_is_a_whole_candidate() -> None:
-    (candidate,) = read_package_version(
-        folder(
-            HEADER
-            | {
-                "withdrawn": "broken",
-                "compositions": ["b", "a"],
-                "labels": {"reconciler.dev/retain": "true", "a": "b"},
-                "interfaces": {"mysql": "", "io.y": "2.0.0"},
-                "ecosystem": "bundle",
-            }
-        )
-    ).candidates
-
-    assert candidate == Candidate(
-        PackageId(Ecosystem.BUNDLE, "x.io/acme/aws"),
-        parse_loose("v1.2.0"),
-        digest=f"sha256:{'ab' * 32}",
-        provides=(Gvk("sqs.io", "v1", "Queue"),),
-        interfaces=(
-            Interface("io.y", parse_loose("2.0.0"), is_declared=True),
-            Interface("io.cnab.interface.mysql", is_declared=True),
-        ),
-        compositions=("a", "b"),
-        names=("mirror.io/aws",),
-        withdrawn="broken",
-        source="x.io/acme/aws",
-        labels=(("a", "b"), ("reconciler.dev/retain", "true")),
-        keywords=("aws",),
-        retain=True,
-    )
-
-
-@pytest.mark.parametrize(
-    ("fields", "ecosystem"),
-    [
-        ({}, Ecosystem.XPKG),
-        ({"interfaces": {"io.x": ""}}, Ecosystem.BUNDLE),
-        ({"ecosystem": "carvel"}, Ecosystem.CARVEL),
-        ({"ecosystem": "xpkg", "interfaces": {"io.x": ""}}, Ecosystem.XPKG),
-    ],
-)
-def test_ecosystem_of_a_header_alone_is_crossplane_unless_it_tells_another(
-    fields: dict[str, Any], ecosystem: Ecosystem
-) -> None:
-    (candidate,) = read_package_version(folder(HEADER | fields)).candidates
-
-    assert candidate.id.ecosystem is ecosystem

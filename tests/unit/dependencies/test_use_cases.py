@@ -223,18 +223,6 @@ spec: {}
     assert "the API aws.io/v1/Bucket <- xpkg:x.io/acme/aws@cluster (planned)" in found
 
 
-def test_discovery_installs_an_implementation_of_an_interface_only_if_asked_to() -> None:
-    text = installation("a", "a") + bundle(
-        "a", "1.0.0", "{requires: [{name: db, interface: {id: io.cnab.interface.mysql}}]}"
-    )
-    text += bundle("mysql", "1.0.0", "{provides: [{interface: io.cnab.interface.mysql}]}")
-
-    found = resolved(text + "---\n{kind: Cluster, choices: {discovery: true}}\n")
-
-    assert "db <- bundle:r.io/mysql@shared (candidate)" in found
-    assert "mysql@" not in resolved(text)
-
-
 @pytest.mark.parametrize(
     ("text", "provided_by"),
     [
@@ -886,17 +874,3 @@ def test_package_of_a_stalled_install_is_not_brought_by_another_one_outside_its_
 
     assert solution.resolved == {}
     assert sorted(problem.subject for problem in solution.problems) == ["Configuration web", "Provider aws"]
-
-
-def test_a_broken_root_whose_locked_version_is_broken_too_keeps_all_that_shares_its_packages() -> None:
-    text = package("one.io", "1.0.0", "{package: {refName: db.io}}") + package("db.io", "1.0.0")
-    text += install("one", "one.io", ">=1.0.0") + install("two", "two.io", ">=1.0.0")
-    needs = ["{package: {refName: db.io}}", "{package: {refName: gone.io}}"]
-    before = world_of(text + package("two.io", "1.0.0", needs[0]))
-    broken = package("two.io", "1.0.0", *needs) + package("two.io", "1.1.0", *needs)
-    world = replace(world_of(text + broken), pins=pins_of(resolve_cluster(before)))
-
-    solution = resolve_cluster(world)
-
-    (explanation,) = solution.explanations
-    assert (explanation.stalled, solution.resolved) == ((), {})

@@ -137,20 +137,6 @@ def test_a_policy_orders_the_versions_that_it_accepts(policy: str, origin: str, 
     assert rank(reversed(versions), VersionPolicy(policy), origin=known) == ranked
 
 
-RISING = (
-    "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 1.0.0-rc.9 "
-    "1.0.0-rc.10 1.0.0 1.0.0+1 1.0.0+9 1.0.0+10 1.0.0+a 1.0.1 1.9.0 1.10.0 10.0.0"
-)
-
-
-def test_versions_are_ordered_as_semver_orders_them() -> None:
-    rising = RISING.split()
-
-    ranked = rank(map(parse_strict, reversed(rising)), VersionPolicy.LOWEST)
-
-    assert [version.text for version in ranked] == rising
-
-
 @pytest.mark.parametrize(
     ("text", "groups"),
     [

@@ -5,9 +5,8 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.report.locks import lock_lines
-from tests.support.dependency_manifests import bundle, install, installation, needs, package, world_of
+from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.values import replace
 
 SHOP = install("shop", "shop.io", "") + package("shop.io", "1.0.0", needs("db.io", ">=1.0.0"))
@@ -55,24 +54,3 @@ def test_a_withdrawn_version_stays_and_is_told_with_what_replaces_it(
         assert any(told in line for line in lock_lines(update))
         assert (versions(update), update.problems) == ({"1.1.0"}, ())
     assert (versions(freed), freed.problems) == ({upgraded}, ())
-
-
-def test_a_dependency_that_moves_with_its_parent_goes_not_below_the_lock() -> None:
-    """A managed one is free to move then, and the locked version is withdrawn."""
-    wants = "{requires: [{name: db, reference: r.io/db, lifecycle: {managed: true}}]}"
-    text = installation("blog", "press") + bundle("press", "1.0.0", wants) + bundle("press", "2.0.0", wants)
-    moved = text.replace("repository: r.io/press, version: 1.0.0", "repository: r.io/press, version: 2.0.0")
-    world = replace(world_of(moved + bundle("db", "0.9.0") + bundle("db", "1.0.0")), cluster="dev")
-    candidates = [
-        replace(candidate, withdrawn="CVE") if str(candidate.version) == "1.0.0" else candidate
-        for versions in world.catalogue.packages.values()
-        for candidate in versions
-    ]
-    before = decided(text + bundle("db", "0.9.0") + bundle("db", "1.0.0"))
-
-    worlds = FleetInputs((replace(world, catalogue=build_catalogue(candidates)),))
-    after = update_locks(worlds, read_locks(before.files)).scopes[0].after
-
-    assert after is not None
-    pins = {package.instance.name: package.version for package in after.resolution.packages}
-    assert pins == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}

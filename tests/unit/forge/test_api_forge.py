@@ -235,30 +235,6 @@ def test_pull_request_without_readable_times_is_the_oldest_and_the_last_that_cha
     assert (pull.created, pull.changed) == (created, changed)
 
 
-def test_writes_of_listed_pull_requests_count_once_and_those_of_others_never(api: ScriptedApi) -> None:
-    now = api.clock.now()
-    pulls = (pull_at(2, now - 10, now - 5), pull_at(1, now - 20), pull_at(3, now - 1, head="feature/x"))
-    lists = writer(api, Server(pulls={pull.number: pull for pull in pulls}))
-    limits = lists.transport.budget.limits
-
-    first = lists.list_pulls()
-    again = lists.list_pulls()
-
-    assert [pull.number for pull in first] == [pull.number for pull in again] == [1, 2]
-    # The hour is spent after as many writes as the limit leaves beside the three that were listed.
-    left = limits.per_hour - 3
-    assert lists.transport.budget.eta_s(left) < 3600 - 30 < lists.transport.budget.eta_s(left + 1)
-
-
-def test_of_issues_with_one_key_the_open_one_counts_then_the_oldest(api: ScriptedApi) -> None:
-    marked = body_marker.issue_text("dashboard", "Text", "", 1000)
-    found = [Issue(1, marked, is_open=False), Issue(3, marked), Issue(2, marked), Issue(4, "Other")]
-
-    issues = writer(api, Server(opened=found)).find_issues("dashboard", "Dashboard")
-
-    assert [issue.number for issue in issues] == [2, 3, 1]
-
-
 @pytest.mark.parametrize(
     ("item", "seconds"),
     [
@@ -273,21 +249,6 @@ def test_each_time_at_which_an_item_was_written_counts_once(
     item: dict[str, str | None], seconds: tuple[float, ...]
 ) -> None:
     assert write_times(item) == seconds
-
-
-def test_issue_is_opened_once_edited_when_its_text_changes_and_never_opened_again(api: ScriptedApi) -> None:
-    server = Server()
-    writes = writer(api, server)
-
-    opened = writes.write_issue("dashboard", "Dashboard", "One")
-    same = writes.write_issue("dashboard", "Dashboard", "One")
-    edited = writes.write_issue("dashboard", "Dashboard", "Two")
-    server.opened = [server.opened[0]._replace(is_open=False)]
-    closed = writes.write_issue("dashboard", "Dashboard", "Three")
-
-    assert server.calls == [("create_issue", "Dashboard"), ("edit_issue", 1)]
-    assert "Two" in server.opened[0].body
-    assert [issue and issue.number for issue in (opened, same, edited, closed)] == [1, None, 1, None]
 
 
 def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api: ScriptedApi) -> None:
@@ -415,19 +376,6 @@ def test_of_pull_requests_that_two_runs_opened_the_first_stays(api: ScriptedApi)
     assert ("find_recent", HEAD) in server.calls
 
 
-@pytest.mark.parametrize(("state", "draft"), list(product(PullState, [True, False])))
-def test_only_an_open_pull_request_is_marked(api: ScriptedApi, state: PullState, draft: bool) -> None:
-    server = served(state=state, draft=draft)
-
-    writer(api, server).mark_ready(5)
-    other = served(state=state, draft=draft)
-    writer(api, other).mark_draft(5)
-
-    is_open = state is PullState.OPEN
-    assert server.calls == ([("mark_ready", 5)] if is_open and draft else [])
-    assert other.calls == ([("mark_draft", 5)] if is_open and not draft else [])
-
-
 @pytest.mark.parametrize("step", ["mark_ready", "mark_draft", "close", "comment", "merge"])
 def test_missing_pull_request_is_named(api: ScriptedApi, step: str) -> None:
     options = {
@@ -438,25 +386,6 @@ def test_missing_pull_request_is_named(api: ScriptedApi, step: str) -> None:
 
     with pytest.raises(RefusedError, match="There is no pull request 9 in acme/edge"):
         getattr(writer(api, served()), step)(9, **options)
-
-
-def test_comment_of_a_key_is_written_once_and_then_replaced(api: ScriptedApi) -> None:
-    server = served()
-    for body in ("1", "1", "2"):
-        writer(api, server).comment(5, key="check", body=body)
-    writer(api, server).comment(5, key="other", body="3")
-
-    assert server.calls == [("add_comment", 5), ("edit_comment", 5, "0"), ("add_comment", 5)]
-    assert [comment.body.rpartition("\n")[2] for comment in server.written] == ["2", "3"]
-
-
-def test_comment_of_closing_is_not_replaced_on_a_closed_pull_request(api: ScriptedApi) -> None:
-    server = served()
-    writer(api, server).close(5, comment="First.")
-
-    writer(api, server).close(5, comment="Second.")
-
-    assert [comment.body.rpartition("\n")[2] for comment in server.written] == ["First."]
 
 
 @pytest.mark.parametrize(
@@ -566,28 +495,6 @@ def test_draft_that_cannot_be_merged_stays_ready_and_is_marked_once(api: Scripte
 
 
 @pytest.mark.parametrize(
-    ("fields", "at_once", "names", "is_merged"),
-    [
-        ({"draft": True}, False, ["mark_ready", "enable_auto_merge", "edit"], False),
-        ({}, False, ["enable_auto_merge", "edit"], False),
-        ({}, True, ["enable_auto_merge"], True),
-        ({"state": PullState.MERGED}, False, [], True),
-    ],
-)
-def test_auto_merge_is_enabled_for_a_ready_pull_request_and_remembered_while_it_waits(
-    api: ScriptedApi, *, fields: dict[str, Any], at_once: bool, names: list[str], is_merged: bool
-) -> None:
-    server = served(**fields)
-    server.merges_at_once = at_once
-
-    assert writer(api, server).enable_auto_merge(5, expect="c0ffee") is is_merged
-    assert [call[0] for call in server.calls] == names
-    if "enable_auto_merge" in names:
-        assert ("enable_auto_merge", "c0ffee", False) in server.calls
-    assert body_marker.parse(server.pulls[5].body).auto_merge == ("c0ffee" if "edit" in names else "")
-
-
-@pytest.mark.parametrize(
     ("fields", "expect", "error", "message"),
     [
         ({"state": PullState.CLOSED}, "c0ffee", RefusedError, "Pull request 5 is closed"),
@@ -633,18 +540,3 @@ def test_people_are_asked_once_each_and_named_in_the_marker(api: ScriptedApi) ->
     ]
     assert first.digest == "d1"
     assert body_marker.parse(server.pulls[5].body).people == ("reviewer/ann", "reviewer/eve")
-
-
-def test_text_is_written_though_people_are_refused_and_says_that_they_are_missing(api: ScriptedApi) -> None:
-    server = served()
-    server.errors["request_reviews"] = [InvalidError("no access", status=422)]
-
-    with pytest.raises(RefusedError) as caught:
-        writer(api, server).ensure(WANTED)
-
-    assert str(caught.value) == "Pull request 5: the forge does not ask all of ann, bob, kim: no access"
-    assert caught.value.hint == (
-        "Give them access to the repository, or change spec.pullRequests.reviews or CODEOWNERS."
-    )
-    marked = body_marker.parse(server.pulls[5].body)
-    assert (marked.body, marked.content, marked.people) == ("Why.", "", ())

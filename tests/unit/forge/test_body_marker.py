@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,10 +16,8 @@ from reconciler.forge.body_marker import (
     digest,
     is_comment,
     issue_text,
-    mark_auto_merge,
     mark_duplicate,
     parse,
-    same_text,
 )
 
 LIMIT = 10_000
@@ -96,82 +93,14 @@ def test_comment_that_does_not_fit_says_so_after_whole_lines() -> None:
 # The marker, field by field
 
 
-def fields_of(made: str) -> dict[str, object]:
-    """Return the fields in the marker of a text."""
-    encoded = made.partition("reconciler:begin ")[2].partition(" -->")[0]
-    return dict(json.loads(base64.urlsafe_b64decode(encoded)))
-
-
-@pytest.mark.parametrize(
-    ("given", "fields"),
-    [
-        ({}, {}),
-        ({"people": ["reviewer/b", "assignee/a"]}, {"people": ["assignee/a", "reviewer/b"]}),
-        ({"people": []}, {}),
-        ({"auto_merge": "c0ffee"}, {"autoMerge": "c0ffee"}),
-        ({"content": "abc"}, {"content": "abc", "part": digest("Why.")}),
-    ],
-)
-def test_marker_has_what_is_known_and_no_more(given: dict[str, Any], fields: dict[str, object]) -> None:
-    made = compose("Why.", "Update web", ["b", "a"], MarkedBody(""), LIMIT, **given)
-
-    assert fields_of(made) == {"labels": ["a", "b"], "title": digest("Update web"), **fields}
-    assert made.endswith("-->\nWhy.\n<!-- reconciler:end -->")
-    assert parse(made) == MarkedBody(
-        "Why.",
-        title=digest("Update web"),
-        labels=("a", "b"),
-        people=tuple(fields.get("people", ())),  # type: ignore[arg-type]
-        has_marker=True,
-        content=given.get("content", ""),
-        auto_merge=given.get("auto_merge", ""),
-        ticks=frozenset() if "content" in given else None,
-    )
-
-
 def marker(fields: object) -> str:
     return f"<!-- reconciler:begin {base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()} -->\n"
-
-
-UNMARKED = MarkedBody("Part", before="Before\n", after="\nAfter", has_marker=True)
-
-
-@pytest.mark.parametrize(
-    ("fields", "marked"),
-    [
-        ({}, UNMARKED),
-        ({"title": 1, "labels": "a", "people": 2, "autoMerge": 3, "duplicateOf": "4"}, UNMARKED),
-        ({"title": "t", "labels": ["a", 1], "people": ["b"]},
-            UNMARKED._replace(title="t", labels=("a",), people=("b",))),
-        ({"duplicateOf": 4, "autoMerge": "x"}, UNMARKED._replace(duplicate_of=4, auto_merge="x")),
-        ({"content": "c", "part": digest("Part")}, UNMARKED._replace(content="c", ticks=frozenset())),
-        ({"content": "c", "part": digest("part")}, UNMARKED),
-        ({"content": "c"}, UNMARKED),
-        (["no", "map"], UNMARKED),
-    ],
-)  # fmt: skip
-def test_marker_that_people_wrote_counts_field_by_field(fields: object, marked: MarkedBody) -> None:
-    assert parse(f"Before\n{marker(fields)}Part\n<!-- reconciler:end -->\nAfter") == marked
 
 
 def test_marker_without_its_end_has_everything_below_it() -> None:
     assert parse(f"{marker({})}Part\nmore\n") == MarkedBody("Part\nmore\n", has_marker=True)
     assert parse("<!-- reconciler:begin e30 -->\nPart") == MarkedBody("Part", has_marker=True)
     assert parse("No marker") == MarkedBody("No marker", before="No marker")
-
-
-def test_field_is_added_to_the_marker_or_to_an_empty_one_at_the_end() -> None:
-    text = f"Before\r\n{marker({'title': 't'})}Part\n<!-- reconciler:end -->After"
-
-    duplicate, auto = mark_duplicate(text, 4), mark_auto_merge(text, "c0ffee")
-
-    assert fields_of(duplicate) == {"title": "t", "duplicateOf": 4}
-    assert fields_of(auto) == {"title": "t", "autoMerge": "c0ffee"}
-    assert duplicate.partition("-->\n")[2] == "Part\n<!-- reconciler:end -->After"
-    assert duplicate.startswith("Before\n<!--")
-    assert parse(mark_duplicate("Text", 4)) == MarkedBody(
-        "", before="Text\n\n", has_marker=True, duplicate_of=4
-    )
 
 
 @pytest.mark.parametrize(
@@ -184,29 +113,6 @@ def test_comment_has_its_key_in_safe_characters(key: str, written: str) -> None:
     assert is_comment(key, text)
     assert not is_comment("other", text)
     assert is_comment(key, f"A person's line.\n{text}")
-
-
-@pytest.mark.parametrize(
-    ("text", "other", "same"),
-    [("a\r\nb \n", "a\nb", True), ("a", "a  \n\n", True), ("a", "b", False), (" a", "a", False)],
-)
-def test_texts_are_the_same_to_a_forge_but_for_newlines_and_trailing_space(
-    text: str, other: str, same: bool
-) -> None:
-    assert same_text(text, other) is same
-
-
-@pytest.mark.parametrize("difference", ["", "https://forge.example/compare"])
-def test_text_that_does_not_fit_says_where_the_rest_is(difference: str) -> None:
-    made = compose("line\n" * 200, "Title", [], MarkedBody(""), 400, difference=difference)
-
-    end = (
-        "The rest does not fit here: [all changes of this pull request](https://forge.example/compare)."
-        if difference
-        else "The rest does not fit here; the files of this pull request show it."
-    )
-    assert parse(made).body.endswith(f"line\n\n{end}")
-    assert len(made) <= 400
 
 
 @pytest.mark.parametrize("around", [MarkedBody(""), MarkedBody("", before="Mine.", after="More.\n")])
@@ -232,16 +138,3 @@ def test_comment_and_issue_that_just_fit_are_not_cut(write: Callable[[int], str]
 
     assert write(len(whole)) == whole
     assert len(write(len(whole) - 1)) < len(whole)
-
-
-def test_a_tick_is_no_edit_and_a_line_of_a_difference_is_no_box() -> None:
-    box = "- [ ] keep `3`, the local value (`app.yaml Deployment/web spec.replicas 1a2b3c-4d5e6f`)"
-    ticked = box.replace("[ ]", "[x]")
-    whole = composed(f"{box}\n\n````diff\n```\n{ticked}\n````\n")
-    name = "app.yaml Deployment/web spec.replicas 1a2b3c-4d5e6f"
-
-    assert (parse(whole).ticks, parse(whole).content) == (frozenset(), "abc")
-    by_hand = parse(whole.replace(box, ticked, 1))
-    assert (by_hand.ticks, by_hand.content) == ({("keep", name)}, "abc")
-    edited = parse(whole.replace(box, ticked, 1).replace("spec.replicas", "spec.paused", 1))
-    assert (edited.ticks, edited.content) == (None, "")

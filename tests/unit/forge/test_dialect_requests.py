@@ -323,35 +323,10 @@ def test_comment_and_issue_are_read_from_the_reply(api: RecordingApi, kind: str)
     assert issue.call(prepare(api, issue)) == Issue(9, "Text", title="Title")
 
 
-def test_comment_has_the_text_that_the_forge_kept(api: RecordingApi) -> None:
-    api.answers["POST", f"{HUB}/issues/5/comments"] = Answer(201, {"node_id": "n", "body": ""})
-
-    assert GitHub(api.transport(), NAME).add_comment(5, "Hm.") == Comment("n", "Hm.")
-
-
-@pytest.mark.parametrize("kind", ["github", "gitlab"])
-def test_labels_are_those_that_the_forge_kept(api: RecordingApi, kind: str) -> None:
-    api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [{"name": "a"}])
-    api.answers["PUT", f"{PROJECT}/merge_requests/5"] = Answer(200, ITEMS["gitlab"] | {"labels": ["a"]})
-
-    assert dialect_of(api, kind).set_labels(PULL, ("a", "b")).labels == ("a",)
-
-
 def test_gitlab_keeps_the_head_that_a_reply_does_not_have(api: RecordingApi) -> None:
     api.answers["PUT", f"{PROJECT}/merge_requests/5"] = Answer(200, ITEMS["gitlab"] | {"sha": None})
 
     assert dialect_of(api, "gitlab").set_labels(PULL, ()).head_oid == "c0ffee"
-
-
-def test_merged_pull_request_has_its_merge_commit(api: RecordingApi) -> None:
-    hub, lab = ROWS["github merges"], ROWS["gitlab merges"]
-
-    assert hub.call(prepare(api, hub)) == replace(PULL, state=PullState.MERGED, merge_oid="beef")
-    merged = {"state": "merged", "merge_commit_sha": "beef"}
-    lab_pull = prepare(api, lab)
-    api.answers["PUT", f"{PROJECT}/merge_requests/5/merge"] = Answer(200, ITEMS["gitlab"] | merged)
-    pull = lab.call(lab_pull)
-    assert (pull.state, pull.merge_oid, pull.draft) == (PullState.MERGED, "beef", False)
 
 
 @pytest.mark.parametrize(
@@ -420,32 +395,6 @@ def test_github_stops_where_no_method_is_permitted(api: RecordingApi, method: An
         GitHub(dialect.transport, NAME, ForgeRule("*", ForgeKind.LOCAL, merge_method=method)).merge(PULL, "1")
 
     assert len(api.log) == (1 if method else 3)
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "status", "pending"),
-    [
-        ("github", "Base branch was modified. Review and try the merge again.", "", True),
-        ("github", "Pull Request is not mergeable", "", False),
-        ("gitlab", "Method Not Allowed", "checking", True),
-        ("gitlab", "Method Not Allowed", "unchecked", True),
-        ("gitlab", "Method Not Allowed", "preparing", True),
-        ("gitlab", "Method Not Allowed", "approvals_syncing", True),
-        ("gitlab", "Method Not Allowed", "not_approved", False),
-        ("gitea", "Please try again later", "", True),
-        ("gitea", "has conflicts", "", False),
-    ],
-)
-def test_merge_that_the_forge_has_not_checked_yet_is_pending(
-    api: RecordingApi, kind: str, message: str, status: str, pending: bool
-) -> None:
-    dialect = prepare(api, ROWS[f"{kind} merges"])
-    refuse(api, kind, message)
-    now = ITEMS["gitlab"] | {"detailed_merge_status": status}
-    api.answers["GET", f"{PROJECT}/merge_requests/5"] = Answer(200, now)
-
-    with pytest.raises(PendingError if pending else InvalidError, match=message):
-        dialect.merge(PULL, "c0ffee")
 
 
 @pytest.mark.parametrize(
@@ -526,19 +475,6 @@ def test_missing_repository_is_not_a_missing_branch(api: RecordingApi) -> None:
 NO_DRAFTS = Answer(422, {"message": "Draft pull requests are not supported in this repository."})
 
 
-def test_draft_is_a_label_where_the_plan_has_no_drafts(api: RecordingApi) -> None:
-    dialect = prepare(api, ROWS["github opens a draft"])
-    ready = ITEMS["github"] | {"draft": False, "labels": [{"name": "mine"}]}
-    api.series["POST", f"{HUB}/pulls"] = [NO_DRAFTS, Answer(201, ready)]
-    api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [{"name": "mine"}, {"name": "draft"}])
-
-    pull = dialect.create(DESIRED)
-
-    assert (pull.draft, pull.labels) == (True, ("mine", "draft"))
-    assert [request.body.get("draft") for request in api.log] == [True, False, None]
-    assert api.log[-1].body == {"labels": ["mine", "draft"]}
-
-
 def test_pull_request_becomes_a_draft_by_a_label_where_the_plan_has_no_drafts(api: RecordingApi) -> None:
     api.answers["POST", "/graphql"] = NO_DRAFTS
     api.answers["PUT", f"{HUB}/issues/5/labels"] = Answer(200, [])
@@ -554,17 +490,6 @@ def test_other_refusal_of_a_draft_is_an_error(api: RecordingApi) -> None:
     with pytest.raises(InvalidError, match="locked"):
         dialect_of(api, "github").mark_draft(READY)
     assert len(api.log) == 1
-
-
-def test_gitea_marks_drafts_by_the_configured_prefix(api: RecordingApi) -> None:
-    dialect = prepare(api, ROWS["gitea opens a draft"])
-    rule = ForgeRule("*", ForgeKind.GITEA, draft_prefix="Draft! ")
-
-    Gitea(dialect.transport, NAME, rule).create(replace(DESIRED, labels=()))
-
-    assert api.log[0].body["title"] == "Draft! Update web"
-    api.answers["GET", HUB_5] = Answer(200, ITEMS["gitea"])
-    assert Gitea(dialect.transport, NAME, replace(rule, draft_prefix=" ")).find(5).title == "Update web"
 
 
 def label(id_: int, name: str) -> dict[str, Any]:

@@ -16,13 +16,9 @@ from reconciler.forge import http
 from reconciler.forge.http import Budget
 from reconciler.http.client import (
     ATTEMPTS,
-    ForbiddenError,
-    InvalidError,
     LimitedError,
     LostReplyError,
-    MissingError,
     StaticToken,
-    UnauthorizedError,
 )
 from reconciler.policy import WriteLimits
 from tests.support.forges.scripted import ScriptedApi
@@ -104,15 +100,6 @@ def test_read_without_a_usable_reply_is_repeated(api: ScriptedApi, status: int) 
 
     assert api.requests() == [("GET", "/pulls")] * ATTEMPTS
     assert api.clock.slept == [1.0, 2.0, 4.0]
-
-
-def test_configured_token_that_is_refused_is_not_sent_again(api: ScriptedApi) -> None:
-    api.answers["GET", "/user"] = Answer(401, {"message": "Bad credentials"})
-
-    with pytest.raises(ReconcilerError, match="Bad credentials"):
-        api.transport().get("/user")
-
-    assert api.requests() == [("GET", "/user")]
 
 
 @pytest.mark.parametrize(
@@ -225,12 +212,6 @@ def test_redirect_stays_on_its_host(api: ScriptedApi, location: str, error: str)
     assert str(caught.value) == error.format(api=api.api)
 
 
-def test_absolute_address_is_used_as_it_is(api: ScriptedApi) -> None:
-    api.transport().get(f"{api.api}/other")
-
-    assert api.requests() == [("GET", "/other")]
-
-
 class Seen(ScriptedApi):
     """Keeps the bodies and headers of requests."""
 
@@ -283,42 +264,6 @@ def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> Non
     assert [entry.method for entry in seen.journal] == ["GET", "POST", "GET"]
 
 
-@pytest.mark.parametrize(
-    ("status", "writes", "kind", "hint"),
-    [
-        (401, True, UnauthorizedError,
-            "Give a token that is valid, where the rule of spec.credentials reads it from."),
-        (404, True, MissingError, "Check the URL, and whether the token may see the repository."),
-        (404, False, MissingError, "Check the URL, and whether the token may see the repository."),
-        (403, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
-        (403, False, ForbiddenError,
-            "Check the token's permissions, and that the repository is not archived."),
-        (423, True, RefusedError, "Check the token's permissions, and that the repository is not archived."),
-        (400, False, UnavailableError, UnavailableError.hint),
-        (400, True, InvalidError, InvalidError.hint),
-    ],
-)  # fmt: skip
-def test_error_of_a_reply_has_its_kind_and_what_to_do(
-    api: ScriptedApi, status: int, writes: bool, kind: type[ReconcilerError], hint: str
-) -> None:
-    method = "PATCH" if writes else "GET"
-    api.answers[method, "/x"] = Answer(status, {"message": "no"})
-    transport = api.transport()
-
-    with pytest.raises(kind) as caught:
-        transport.write(method, "/x", {}) if writes else transport.get("/x")
-
-    assert (type(caught.value), caught.value.hint) == (kind, hint)
-    about = f"{api.address} refuses the credential" if status == 401 else f"{method} {api.api}/x"
-    assert str(caught.value) == f"{about}: {status} no"
-    causes = {
-        401: f"{api.address} refuses the credential: 401 no",
-        **{code: f"{api.address}: {code} no" for code in (403, 423)},
-    }
-    assert caught.value.cause == causes.get(status, "")
-    assert getattr(caught.value, "status", status) == status
-
-
 def test_server_that_is_not_there_is_tried_again_and_named(api: ScriptedApi) -> None:
     clock = api.transport().clock
     transport = http.Transport(
@@ -357,27 +302,6 @@ def test_refused_token_is_renewed_once(seen: Seen) -> None:
     assert [headers["authorization"] for headers in seen.headers] == ["Bearer first", "Bearer second"]
 
 
-@pytest.mark.parametrize(
-    ("headers", "slept"),
-    [
-        ({"Retry-After": "7"}, [7.0]),
-        ({}, [60.0]),
-        ({"Retry-After": "300"}, [300.0]),
-        ({"Retry-After": "301"}, []),
-    ],
-)
-def test_limited_read_waits_once_as_long_as_the_forge_demands(
-    api: ScriptedApi, headers: dict[str, str], slept: list[float]
-) -> None:
-    api.answers["GET", "/x"] = Answer(429, {"message": "slow down"}, headers)
-
-    with pytest.raises(LimitedError, match=r"/api/x limits requests(: slow down)?$"):
-        api.transport(max_wait_s=300).get("/x")
-
-    assert api.clock.slept == slept
-    assert len(api.requests()) == 1 + len(slept)
-
-
 def test_limited_write_waits_in_the_budget(api: ScriptedApi) -> None:
     api.answers["POST", "/x"] = Answer(429, {"message": "slow down"}, {"Retry-After": "9"})
 
@@ -386,18 +310,6 @@ def test_limited_write_waits_in_the_budget(api: ScriptedApi) -> None:
 
     assert api.clock.slept == [9.0]
     assert len(api.requests()) == 2
-
-
-def test_limit_until_a_time_is_measured_by_the_clock_of_the_forge(api: ScriptedApi) -> None:
-    api.skew = 500.0
-    reset = str(int(api.clock.now() + 500 + 30))
-    limit = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
-    api.answers["GET", "/x"] = Answer(403, {"message": "limit"}, limit)
-
-    with pytest.raises(LimitedError):
-        api.transport().get("/x")
-
-    assert api.clock.slept == [pytest.approx(30, abs=1)]
 
 
 @pytest.mark.parametrize(
@@ -425,13 +337,6 @@ def test_next_page_is_of_the_same_list(seen: Seen, link: str, pages: list[int]) 
     listed = list(seen.transport().pages("/x", {"page": 1}))
 
     assert [item if isinstance(item, int) else item[0] for item in listed] == asked == pages
-
-
-def test_answer_that_is_no_list_is_named(api: ScriptedApi) -> None:
-    api.answers["GET", "/x"] = Answer(200, {"message": "hm"})
-
-    with pytest.raises(UnavailableError, match=f"{api.api}/x answers no list"):
-        list(api.transport().pages("/x", {}))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
 from reconciler.http.client import Clock, ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import PullState
-from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
 from tests.support.signing import app_key, app_pem
 from tests.support.values import TOKEN, replace
@@ -111,12 +110,6 @@ def test_pull_requests_of_a_branch_are_those_of_its_name(
 
     assert [(pull.number, pull.head) for pull in found] == [(5, HEAD)]
     assert api.queries == [query]
-
-
-def test_closed_pull_request_of_a_branch_is_not_open_on_github(api: RecordingApi) -> None:
-    api.answers["GET", PATHS["github"]] = Answer(200, [item("github", 4, **CLOSED), item("github", 5)])
-
-    assert [pull.number for pull in dialect_of(api, "github").find_open(HEAD)] == [5]
 
 
 PAIR = f"{HUB}/pulls/main/drafts/web/w"
@@ -254,21 +247,6 @@ def test_github_merges_where_nothing_is_left_to_wait_for(api: RecordingApi) -> N
     assert [request.path for request in api.log] == ["/graphql", f"{HUB}/pulls/5/merge"]
 
 
-@pytest.mark.parametrize(("method", "tries"), [("", 3), ("squash", 1)])
-def test_github_tells_why_auto_merge_is_off(api: RecordingApi, method: Any, tries: int) -> None:
-    api.series["POST", "/graphql"] = [failed(FORBIDDEN)] * 4
-    rule = ForgeRule("https://forge.example", ForgeKind.GITHUB, merge_method=method)
-
-    with pytest.raises(InvalidError, match="not allowed"):
-        dialect_of(api, "github", rule).enable_auto_merge(READY, "c0ffee")
-    assert len(api.log) == tries
-
-    api.series["POST", "/graphql"] = [failed("Auto merge is not enabled")]
-    with pytest.raises(InvalidError, match="not enabled"):
-        dialect_of(api, "github").enable_auto_merge(READY, "c0ffee")
-    assert len(api.log) == tries + 1
-
-
 def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:
     api.answers["PUT", f"{PROJECT}/merge_requests/5/merge"] = Answer(200, ITEMS["gitlab"])
 
@@ -297,17 +275,6 @@ def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingAp
     assert dialect.enable_auto_merge(READY, "c0ffee") is READY
     with pytest.raises(InvalidError):
         dialect.enable_auto_merge(READY, "c0ffee")
-
-
-@pytest.mark.parametrize("side", ["head", "base"])
-def test_pull_request_of_a_repository_that_is_gone_is_not_ours(api: RecordingApi, side: str) -> None:
-    lost = item("github", 4)
-    lost[side] = {**lost[side], "repo": None}
-    api.answers["GET", PATHS["github"]] = Answer(200, [lost])
-
-    ((pull,),) = dialect_of(api, "github").list_open()
-
-    assert (pull.number, pull.head) == (4, "")
 
 
 # Apps
@@ -340,19 +307,6 @@ def test_token_of_an_app_is_issued_for_its_permissions_and_kept(api: RecordingAp
     claims = jwt.decode(proof, app_key().public_key(), algorithms=["RS256"], options=options)
     now = int(api.clock.now())
     assert claims == {"iat": now - 60, "exp": now + 540, "iss": "12"}
-
-
-@pytest.mark.parametrize(("passed_s", "tokens"), [(2999, ["first", "first"]), (3001, ["first", "second"])])
-def test_token_is_renewed_ten_minutes_before_its_end(
-    api: RecordingApi, passed_s: int, tokens: list[str]
-) -> None:
-    issue(api, "first")
-    token = token_of(api, app_pem())
-    first = token.token()
-    api.clock.sleep(passed_s)
-    issue(api, "second")
-
-    assert [first, token.token()] == tokens
 
 
 def test_token_of_an_app_is_masked_in_texts(api: RecordingApi) -> None:

@@ -79,21 +79,6 @@ def test_branch_has_one_open_pull_request(edge: Edge) -> None:
         forge(edge).reopen(1)
 
 
-def test_pull_requests_that_cannot_be_read_are_listed_by_number_after_the_others(edge: Edge) -> None:
-    for number in (10, 9, 2):
-        edge.repo.commit({"pull.json": "{"}, branch=f"bad-{number}")
-        edge.repo.git.references.create(f"refs/reconciler/pulls/{number}", edge.repo.oid(f"bad-{number}"))
-
-    pulls = forge(edge).list_pulls()
-
-    assert [(pull.number, bool(pull.unreadable)) for pull in pulls] == [
-        (1, False),
-        (2, True),
-        (9, True),
-        (10, True),
-    ]
-
-
 def test_revision_numbers_continue_from_the_tags(edge: Edge) -> None:
     for name in ("web/v1", "web/v7", "web/v2.0.0", "website/v9", "web/x/v8"):
         edge.repo.tag(name)

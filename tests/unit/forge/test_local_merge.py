@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import RefusedError
-from reconciler.forge.local.merge import ProposedPackage, proposed_packages
+from reconciler.forge.local.merge import proposed_packages
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import parse_tree
@@ -34,17 +34,6 @@ def renamed(mirror: Mirror, tree: Oid, name: bytes) -> Oid:
     data = format_tree(entries)
     assert parse_tree(data)
     return Oid(write_object(Path(mirror.remote), b"tree", data))
-
-
-def test_removed_and_added_packages_are_proposed(mirror: Mirror) -> None:
-    base = mirror.refs()["refs/heads/main"]
-    package = mirror.subtree(base, "web")
-
-    proposed = proposed_packages(
-        mirror, base, commit(mirror, renamed(mirror, mirror.commit(base).tree, b"db"))
-    )
-
-    assert proposed == {"db": ProposedPackage(None, package), "web": ProposedPackage(package, None)}
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b".git", b"a\n"])

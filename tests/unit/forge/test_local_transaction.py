@@ -14,14 +14,11 @@ from reconciler.forge.local.merge import (
     OutdatedError,
     approval_message,
     check_new_package,
-    find_outside,
-    proposed_packages,
 )
 from reconciler.forge.local.pulls import (
     LARGEST_NUMBER,
     LocalTransaction,
     PullRecord,
-    head_branches,
     missing_branch_hint,
     number_of,
     parse_record,
@@ -32,10 +29,9 @@ from reconciler.forge.local.pulls import (
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.names.ids import Oid
 from reconciler.names.refs import nested_message
-from reconciler.policy import Author, CommitPolicy
-from tests.support.git import EPOCH, kptfile
+from reconciler.policy import CommitPolicy
+from tests.support.git import kptfile
 from tests.support.values import TOKEN, replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
@@ -93,15 +89,6 @@ def test_pull_request_is_written_with_every_field_and_as_old_as_its_head(edge: E
         POLICY.email,
     )
     assert not commit.parent_ids
-
-
-@pytest.mark.parametrize("draft", [True, False])
-def test_new_pull_request_is_a_draft_or_not(edge: Edge, draft: bool) -> None:
-    edge.repo.commit({"x": "1"}, branch="feature", start="main")
-
-    forge(edge).ensure(replace(DESIRED, head="feature", draft=draft))
-
-    assert record(edge, 2).draft is draft
 
 
 def test_unreadable_pull_request_is_not_written_beside(edge: Edge) -> None:
@@ -182,24 +169,6 @@ def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
         assert getattr(staged, mark)(1) == []
         assert staged.find(1) == ended
     assert ended.state is PullState.CLOSED
-
-
-@pytest.mark.parametrize("withdrawn", [True, False])
-@pytest.mark.parametrize("comment", ["", "Obsolete."])
-def test_closed_pull_request_tells_who_closed_it_and_why(edge: Edge, withdrawn: bool, comment: str) -> None:
-    forge(edge).comment(1, key="check", body="Fine.")
-
-    if withdrawn:
-        forge(edge).close(1, comment=comment)
-    else:
-        forge(edge).reject(1, comment=comment)
-
-    written = record(edge)
-    assert (written.state, written.withdrawn, written.merge_oid) == (PullState.CLOSED, withdrawn, "")
-    assert written.comments == {"check": "Fine.", **({"close": comment} if comment else {})}
-    before = edge.repo.oid(PULL)
-    forge(edge).close(1, comment="Again.")
-    assert edge.repo.oid(PULL) == before
 
 
 def test_comment_of_a_key_is_replaced(edge: Edge) -> None:
@@ -284,34 +253,6 @@ def test_group_without_history_in_common_is_neither_merged_nor_mergeable(edge: E
     assert record(edge, 2).state is PullState.CLOSED
 
 
-def test_moved_branch_takes_its_pull_request_along_in_one_push(edge: Edge) -> None:
-    staged = begin(edge)
-    tip = edge.repo.commit({"web/x": "1"}, branch="elsewhere", start=HEAD)
-
-    staged.move(DRAFT, tip, TIME + 9)
-    staged.move("refs/heads/other", tip, 5)
-
-    (update,) = staged.updates()
-    staged.pack.save()
-    assert (update.ref, update.expected) == (PULL, edge.repo.oid(PULL))
-    assert staged.find(1).head_oid == tip
-    mirror = staged.mirror
-    assert update.new is not None
-    assert mirror.commit(update.new).committer.time == TIME + 9
-
-
-@pytest.mark.parametrize("merged", [True, False])
-def test_deleted_branch_ends_its_pull_request(edge: Edge, merged: bool) -> None:
-    if merged:
-        edge.repo.merge(DRAFT, how="squash")
-    staged = begin(edge)
-
-    staged.move(DRAFT, None)
-
-    assert staged.find(1).state is (PullState.MERGED if merged else PullState.CLOSED)
-    assert len(staged.updates()) == (1 if merged else 0)
-
-
 def test_closed_pull_request_is_reopened_with_the_present_head(edge: Edge) -> None:
     forge(edge).close(1, comment="Obsolete.")
     tip = edge.repo.commit({"web/x": "1"}, branch=HEAD)
@@ -358,44 +299,11 @@ def test_merged_pull_request_is_not_reopened_and_is_merged_once(edge: Edge) -> N
     assert edge.repo.git[edge.repo.oid(PULL)].committer.time == edge.repo.git[oid].committer.time
 
 
-def test_merge_needs_an_open_ready_pull_request_at_its_head(edge: Edge) -> None:
-    tip = edge.repo.oid(DRAFT)
-
-    with pytest.raises(RefusedError, match=r"Pull request 1 of \S+edge\S* is a draft") as draft:
-        forge(edge).merge(1, expect=tip)
-    with pytest.raises(ConflictError, match="The head of pull request 1 moved"):
-        forge(edge).approve(1, expect=edge.repo.oid("main"))
-    forge(edge).reject(1)
-    with pytest.raises(RefusedError, match="Pull request 1 is closed"):
-        forge(edge).approve(1, expect=tip)
-    hint = "Mark it ready with `reconciler approve --propose-only REPOSITORY#1`, or approve it right away."
-    assert draft.value.hint == hint
-
-
 def test_branch_of_no_package_is_merged_by_git_alone(edge: Edge) -> None:
     proposal(edge, "feature", {"x": "1"})
 
     with pytest.raises(RefusedError, match="feature is not the draft of a package; merge it with git"):
         forge(edge).approve(2, expect=edge.repo.oid("feature"))
-
-
-def test_group_is_merged_as_one_commit_without_tags(edge: Edge) -> None:
-    proposal(edge, GROUP, {"x/Kptfile": kptfile("x"), "db/cm.yaml": "a: 2\n"})
-    edge.repo.commit({"README.md": "newer"})
-    main, tip = edge.repo.oid("main"), edge.repo.oid(GROUP)
-
-    oid = forge(edge).approve(2, expect=tip)
-
-    commit = edge.repo.git[oid]
-    assert ([str(parent) for parent in commit.parent_ids], commit.message) == (
-        [main, tip],
-        "Approving 2 packages\n",
-    )
-    assert edge.repo.read("main", "README.md") == b"newer"
-    assert edge.repo.read("main", "db/cm.yaml") == b"a: 2\n"
-    assert edge.repo.tree("main", "x") == edge.repo.tree(tip, "x")
-    assert f"refs/heads/{GROUP}" not in edge.repo.refs()
-    assert not [ref for ref in edge.repo.refs() if ref.startswith("refs/tags/")]
 
 
 def test_what_the_base_has_already_holds_no_group(edge: Edge) -> None:
@@ -418,15 +326,6 @@ def test_lock_is_merged_with_the_title_as_message(edge: Edge) -> None:
     assert edge.repo.read("main", "locks/a.json") == b"1"
 
 
-def test_author_of_a_merge_is_that_of_the_directory(edge: Edge) -> None:
-    policy = CommitPolicy(authors=(Author("web", "Web Team", "web@example.com"),))
-
-    oid = forge(edge, policy).approve(1, expect=edge.repo.oid(DRAFT))
-
-    commit = edge.repo.git[oid]
-    assert (commit.author.name, commit.committer.name) == ("Web Team", policy.name)
-
-
 @pytest.mark.parametrize(
     ("ready", "branch"), [(False, "drafts/db/packagevariant-1"), (True, "proposed/db/packagevariant-1")]
 )
@@ -443,16 +342,6 @@ def test_package_that_changed_on_the_base_is_not_overwritten(edge: Edge, ready: 
     assert str(caught.value) == "db changed on main since pull request 2 was made"
     assert caught.value.path == "db"
     assert caught.value.hint == f"Merge main into {branch} with git and push it, then approve again."
-
-
-def test_branch_that_changes_more_than_its_package_is_not_merged(edge: Edge) -> None:
-    tip = edge.repo.commit({"README.md": "changed"}, branch=HEAD)
-
-    with pytest.raises(RefusedError) as caught:
-        forge(edge).approve(1, expect=tip)
-
-    assert str(caught.value) == f"{HEAD} also changes README.md, outside of package web"
-    assert caught.value.hint == "Remove that change from the branch, or merge the branch with git."
 
 
 def test_missing_base_and_missing_package_are_refused(edge: Edge) -> None:
@@ -478,28 +367,6 @@ def test_writer_that_always_loses_gives_up(edge: Edge, monkeypatch: pytest.Monke
     ):
         forge(edge).comment(1, key="k", body="b")
     assert pushes == [1] * local.ATTEMPTS
-
-
-def test_writer_that_lost_once_decides_again_on_the_new_refs(
-    edge: Edge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    push = local.push
-    races = iter([True])
-
-    def lose(mirror: Any, updates: list[RefUpdate]) -> Any:
-        if next(races, False):
-            forge(edge).comment(1, key="theirs", body="1")
-        return push(mirror, updates)
-
-    monkeypatch.setattr(local, "push", lose)
-
-    forge(edge).comment(1, key="ours", body="2")
-
-    assert record(edge).comments == {"theirs": "1", "ours": "2"}
-
-
-def test_local_forge_has_no_checks(edge: Edge) -> None:
-    assert forge(edge).checks("c0ffee") == {}
 
 
 def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:
@@ -582,38 +449,10 @@ def test_number_of_a_ref_is_written_in_one_way(ref: str, number: int | None) -> 
     assert number_of(ref) == number
 
 
-def test_head_of_a_draft_may_be_at_two_branches() -> None:
-    both = ("drafts/a/w", "proposed/a/w")
-
-    assert [head_branches(head) for head in (*both, "other/drafts/a")] == [both, both, ("other/drafts/a",)]
-
-
 def test_message_of_an_approval_has_the_annotation_of_porch() -> None:
     assert approval_message("a/b", "w", 7) == (
         'Approving package revision a/b/7\n\nkpt:{"package":"a/b","workspaceName":"w","revision":"7"}\n'
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "outside"),
-    [
-        ({"a/b/x": "2"}, None),
-        ({"a/b/new": "2"}, None),
-        ({"README.md": "2"}, "README.md"),
-        ({"a/c/x": "2"}, "a/c"),
-        ({"a/new": "2"}, "a/new"),
-        ({"a/c/x": None}, "a/c"),
-        ({"z": "2", "a/b/x": "2"}, "z"),
-    ],
-)
-def test_first_change_beside_a_package_is_found(
-    tmp_path: Path, changes: dict[str, Any], outside: str | None
-) -> None:
-    edge = Edge(tmp_path)
-    base = edge.repo.commit({"a/b/x": "1", "a/c/x": "1"})
-    head = edge.repo.commit(changes)
-
-    assert find_outside(edge.mirror(), base, head, "a/b") == outside
 
 
 PLAN = "Run `reconciler plan`: it shows what blocks the package."
@@ -648,40 +487,3 @@ def test_new_package_removes_nothing_and_nests_nothing(
         check_new_package(mirror, base, tree, "a/b")
     assert str(caught.value) == message
     assert caught.value.hint == PLAN
-
-
-def test_packages_of_a_change_are_found_at_any_depth(tmp_path: Path) -> None:
-    edge = Edge(tmp_path)
-    base = edge.repo.commit({"a/b/Kptfile": "k", "c/Kptfile": "k", "same/Kptfile": "k"})
-    head = edge.repo.commit({"a/b/Kptfile": "2", "c/Kptfile": None, "d/e/Kptfile": "k", "d/e/f/Kptfile": "k"})
-
-    packages = proposed_packages(edge.mirror(), base, head)
-
-    trees = {
-        "a/b": (edge.repo.tree(base, "a/b"), edge.repo.tree(head, "a/b")),
-        "c": (edge.repo.tree(base, "c"), None),
-        "d/e": (None, edge.repo.tree(head, "d/e")),
-    }
-    assert packages == trees
-    assert [*packages] == ["a/b", "c", "d/e"]
-
-
-@pytest.mark.parametrize("path", ["README.md", "new", "a/file", "a/x/file"])
-def test_file_outside_of_packages_is_merged_by_git_alone(tmp_path: Path, path: str) -> None:
-    edge = Edge(tmp_path)
-    base = edge.repo.commit({"a/b/Kptfile": "k"})
-    head = edge.repo.commit({path: "2"})
-
-    with pytest.raises(RefusedError) as caught:
-        proposed_packages(edge.mirror(), base, head)
-
-    assert str(caught.value) == f"{path} does not belong to a package; merge the branch with git"
-
-
-def test_time_of_a_merge_is_that_of_the_newest_parent(edge: Edge) -> None:
-    tip = edge.repo.commit({"web/x": "1"}, branch=HEAD, time=EPOCH + 90_000)
-
-    oid = forge(edge).approve(1, expect=tip)
-
-    assert edge.repo.git[oid].committer.time == EPOCH + 90_000
-    assert Oid(str(edge.repo.git[oid].parent_ids[1])) == tip

@@ -1,9 +1,7 @@
 """The forges of a run: which repositories share a connection, a budget and a token."""
 
-from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -12,17 +10,14 @@ from reconciler.base.errors import UnavailableError
 from reconciler.forge.api import github
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App
-from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.registry import Forges, default_api
 from reconciler.git.repository import Mirrors
 from reconciler.git.urls import Credential, normalise_url
-from reconciler.http.client import Clock, LimitedError
+from reconciler.http.client import Clock
 from reconciler.inventory.shard import Shard
 from reconciler.policy import (
     ApprovalPolicy,
     ApprovalRule,
-    Author,
-    CommitPolicy,
     CredentialRule,
     ForgeKind,
     ForgeRule,
@@ -30,7 +25,6 @@ from reconciler.policy import (
     PullRequestPolicy,
 )
 from tests.support.forges.scripted import ScriptedApi
-from tests.support.forges.server import VirtualClock
 from tests.support.values import replace
 
 SITE = "http://forge.example"
@@ -104,36 +98,6 @@ def configured(
 
 
 @pytest.mark.parametrize(
-    ("rules", "api"),
-    [
-        ((), ""),
-        ((ForgeRule("https://forge.example", ForgeKind.LOCAL),), ""),
-        ((ForgeRule("https://forge.example/other", ForgeKind.GITHUB),), ""),
-        ((RULE,), "https://forge.example/api/v3"),
-        ((ForgeRule("https://forge.example", ForgeKind.GITLAB),), "https://forge.example/api/v4"),
-        ((ForgeRule("https://forge.example", ForgeKind.GITEA),), "https://forge.example/api/v1"),
-        ((replace(RULE, api="https://api.example/x/"),), "https://api.example/x"),
-        ((ForgeRule("https://forge.example", ForgeKind.LOCAL), RULE), "https://forge.example/api/v3"),
-        ((RULE, ForgeRule(REMOTE, ForgeKind.LOCAL)), ""),
-    ],
-)
-def test_forge_is_that_of_the_longest_rule_at_its_usual_address(
-    tmp_path: Path, rules: tuple[ForgeRule, ...], api: str
-) -> None:
-    made = configured(*rules)
-    mirror = Mirrors(tmp_path).open(REMOTE)
-
-    forge = made.of(mirror)
-
-    assert made.of(mirror) is forge
-    if api:
-        assert isinstance(forge, ApiForge)
-        assert (forge.transport.base, forge.dialect.name) == (api, "acme/edge")
-    else:
-        assert isinstance(forge, LocalForge)
-
-
-@pytest.mark.parametrize(
     ("kind", "api"),
     [(ForgeKind.GITHUB, "api/v3"), (ForgeKind.GITLAB, "api/v4"), (ForgeKind.GITEA, "api/v1")],
 )
@@ -171,24 +135,6 @@ def test_github_is_told_the_version_of_its_api(
     assert ("X-GitHub-Api-Version" in clients[0]["headers"]) is is_told
 
 
-@pytest.mark.parametrize(
-    ("credential", "value"),
-    [(None, ""), (Credential("", ""), ""), (Credential("someone", "secret-token"), "Bearer secret-token")],
-)
-def test_token_is_that_of_the_repositorys_page(
-    tmp_path: Path, credential: Credential | None, value: str
-) -> None:
-    asked: list[str] = []
-    made = Forges()
-    made.configure(Policy(forges=(RULE,)), lambda web: asked.append(web) or credential, {})  # type: ignore[func-returns-value]
-
-    forge = made.of(Mirrors(tmp_path).open(REMOTE))
-
-    assert asked == ["https://forge.example/acme/edge"]
-    assert isinstance(forge, ApiForge)
-    assert forge.transport.auth.value() == value
-
-
 LIMITS = PullRequestPolicy(writes_per_minute=9, writes_per_hour=90)
 
 
@@ -207,53 +153,6 @@ def test_shard_has_its_part_of_the_budget_and_every_forge_the_clock_of_the_run(
     assert (transport.budget.limits.per_minute, transport.budget.limits.per_hour) == (3, 30)
     assert transport.clock is transport.budget.clock is clock
     assert clients[0]["timeout"] == 7.0
-
-
-@pytest.mark.parametrize("is_local", [True, False])
-@pytest.mark.parametrize("part", [0, 1])
-def test_shard_lists_pull_requests_of_its_own_repositories_and_of_local_ones(
-    tmp_path: Path, part: int, is_local: bool
-) -> None:
-    mirror = Mirrors(tmp_path).open(REMOTE)
-    shard = Shard(part, 2)
-
-    made = configured(*(() if is_local else (RULE,)), shard=shard)
-
-    assert made.lists_pulls(mirror) is (is_local or shard.holds(mirror.url))
-
-
-@pytest.mark.parametrize(
-    ("rule", "part", "left"),
-    [
-        (RULE, 0, 3),
-        (RULE, 1, 3),
-        (ForgeRule("https://forge.example", ForgeKind.LOCAL), 0, 6),
-        (ForgeRule("https://other.example", ForgeKind.GITHUB), 0, 6),
-    ],
-)
-def test_repository_that_cannot_be_read_costs_its_share_of_the_shards_budget(
-    tmp_path: Path, rule: ForgeRule, part: int, left: int
-) -> None:
-    policy = Policy(
-        pull_requests=PullRequestPolicy(writes_per_minute=6000, writes_per_hour=12, max_wait_s=60)
-    )
-    clock = VirtualClock()
-    shard = Shard(part, 2)
-    made = configured(rule, RULE, policy=policy, shard=shard, clock=Clock(clock.now, clock.sleep))
-    forge = made.of(Mirrors(tmp_path).open("https://forge.example/acme/readable"))
-    assert isinstance(forge, ApiForge)
-    forge.transport.budget.mark_read("readable")
-
-    remote = f"{rule.prefix}/acme/edge" if rule != RULE else REMOTE
-    url = normalise_url(remote)
-    made.mark_unread(remote, url)
-
-    written = 0
-    with suppress(LimitedError):
-        while True:
-            with forge.transport.budget.write():
-                written += 1
-    assert written == (left if shard.holds(url) or rule != RULE else 6)
 
 
 def test_repository_that_cannot_be_read_for_want_of_a_credential_is_no_error() -> None:
@@ -381,25 +280,3 @@ def test_key_of_an_app_is_read_from_its_file_or_variable(
         "Set KEY to the private key of the App." if rule is APP else "Check appKeyFile of the credentials, "
     )
     assert caught.value.hint.startswith(hint)
-
-
-def test_commits_of_a_local_repository_have_the_authors_of_its_manifests(tmp_path: Path) -> None:
-    made = Forges()
-    made.configure(Policy(commits=CommitPolicy("Bot", "bot@example.com")), lambda _: None, {})
-    git = SimpleNamespace(author="Ann", email="ann@example.com")
-    manifest = SimpleNamespace(spec=SimpleNamespace(git=git))
-    views = [
-        SimpleNamespace(url=f"forge.example/{name}", directory=name, key=name, manifest=manifest)
-        for name in ("edge", "other")
-    ]
-    made.set_authors(cast("Any", views))
-
-    known = made.of(Mirrors(tmp_path).open("https://forge.example/edge"))
-    unknown = made.of(Mirrors(tmp_path).open("https://forge.example/third"))
-
-    assert isinstance(known, LocalForge)
-    assert isinstance(unknown, LocalForge)
-    assert known.policy == CommitPolicy(
-        "Bot", "bot@example.com", authors=(Author("edge", "Ann", "ann@example.com"),)
-    )
-    assert unknown.policy == CommitPolicy("Bot", "bot@example.com")

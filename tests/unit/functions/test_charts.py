@@ -529,15 +529,6 @@ def test_files_of_templates_clash_with_none(runtimes: Sequence[FunctionRuntime])
     assert dict(run_pipeline(result.files, runtimes).files) == dict(result.files)
 
 
-def test_files_that_a_chart_ignores_are_no_templates(runtimes: Sequence[FunctionRuntime]) -> None:
-    two = chart(a=DEPLOYMENT, b=DEPLOYMENT.replace("Release.Name", "Chart.Version"))
-    files = package(
-        {**two, "charts/web/.helmignore": "../x\nb.yaml\n", "charts/web/templates/._a.yaml": "a: b\n"}
-    )
-
-    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
-
-
 NEEDY = "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: db}\n- {name: base}\n"
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from reconciler.functions.resources import ignored_paths, read_resources
-from reconciler.names.objects import File, Mode
+from reconciler.functions.resources import ignored_paths
+from reconciler.names.objects import File
 
 PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
 
@@ -32,13 +32,3 @@ def test_ignored_paths_follow_git(reason: str, patterns: str, ignored: set[str])
     files = {path: File.of(b"") for path in PATHS}
 
     assert ignored_paths({**files, ".krmignore": File.of(patterns.encode())}) == ignored, reason
-
-
-def test_resources_are_in_yaml_files_and_kptfiles_but_no_links() -> None:
-    text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
-    paths = ("a.yaml", "a.yml", "Kptfile", "sub/Kptfile", "a.json", "Kptfile.yaml.txt", "yaml")
-    files = {path: File.of(text) for path in paths} | {"link.yaml": File.of(text, Mode.SYMLINK)}
-
-    resources = read_resources(files).resources
-
-    assert {each.path for items in resources.values() for each in items} == set(paths[:4])

@@ -6,15 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.process import ExecRuntime
-from reconciler.functions.step import PipelineResult
-from reconciler.names.objects import File
 from reconciler.policy import FunctionPolicy
 
 ITEM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-CONFIG_MAP = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
 
 
 def run(directory: Path, script: str, config: dict[str, Any] | None = None, **limits: int) -> FunctionRun:
@@ -29,13 +25,6 @@ def run(directory: Path, script: str, config: dict[str, Any] | None = None, **li
 
 def test_items_pass_through_executable(tmp_path: Path) -> None:
     assert run(tmp_path, "cat").items == [ITEM]
-
-
-def test_executable_gets_its_configuration_beside_the_items(tmp_path: Path) -> None:
-    written = run(tmp_path, "cat >&2; exit 1", {"kind": "ConfigMap", "data": {"a": "1"}}).stderr
-
-    assert written.startswith("apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems:\n")
-    assert written.endswith('functionConfig:\n  kind: ConfigMap\n  data:\n    a: "1"\n')
 
 
 def test_executable_gets_no_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,36 +71,6 @@ def test_large_output_is_cut_off(tmp_path: Path) -> None:
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # in KiB
     assert f"larger than {FunctionPolicy().output_bytes} bytes" in result.error
     assert grown << 10 < 4 * FunctionPolicy().output_bytes
-
-
-PLACES = ["../x.yaml", "a/../../x.yaml", ".git/config", "a/.git/hooks/x.yaml", ".git"]
-
-
-KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n  - exec: f\n"
-FILES = {"Kptfile": File.of(KPTFILE.encode()), "x.yaml": File.of(CONFIG_MAP)}
-
-
-def moved_by_an_executable(tmp_path: Path, place: str) -> PipelineResult:
-    function = tmp_path / "function"
-    function.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\nsed 's#/path: x.yaml#/path: {place}#'\n")
-    function.chmod(0o755)
-    policy = FunctionPolicy(exec={"f": str(function)})
-    return run_pipeline(FILES, [ExecRuntime(policy)], policy)
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_executable_output_outside_of_package_fails(tmp_path: Path, place: str) -> None:
-    result = moved_by_an_executable(tmp_path, place)
-
-    assert "must not" in result.error
-    assert result.files == FILES
-
-
-def test_absolute_path_of_an_executable_is_below_the_package(tmp_path: Path) -> None:
-    result = moved_by_an_executable(tmp_path, "/etc/x.yaml")
-
-    assert not result.error
-    assert sorted(result.files) == ["Kptfile", "etc/x.yaml"]
 
 
 def test_alias_bomb_is_refused(tmp_path: Path) -> None:

@@ -28,14 +28,6 @@ def run(runtime: StarlarkRuntime, source: Any, **data: str) -> FunctionRun:
     return runtime.run(FunctionCall(claimed="starlark", config=config, items=[ITEM]))
 
 
-def test_items_change_and_parameters_arrive(runtime: StarlarkRuntime) -> None:
-    source = "ctx.resource_list['items'][0]['data']['k'] = ctx.resource_list['functionConfig']['data']['p']"
-
-    result = run(runtime, source, p="new")
-
-    assert result.items == [ITEM | {"data": {"k": "new"}}]
-
-
 def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))

@@ -4,34 +4,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.functions.runtimes.process import ProcessRun, read_run
 from reconciler.functions.runtimes.starlark_worker import run_script
 
 STEPS = 1_000_000
-LOADED = "load('encoding/json.star', 'json')\n"
 
 
 def listed(**fields: Any) -> dict[str, Any]:
     return {"kind": "ResourceList", "items": [{"kind": "ConfigMap", "data": dict(fields)}]}
-
-
-@pytest.mark.parametrize(
-    ("script", "data"),
-    [
-        ("", {"a": "1"}),
-        ("ctx.resource_list['items'][0]['data']['b'] = 2", {"a": "1", "b": 2}),
-        (f"{LOADED}ctx.resource_list['items'][0]['data'] = json.decode('{{\"c\": 3}}')", {"c": 3}),
-        (
-            "load('math.star', 'math')\nctx.resource_list['items'][0]['data']['b'] = math.ceil(1.5)",
-            {"a": "1", "b": 2},
-        ),
-    ],
-)
-def test_a_script_changes_the_resources(script: str, data: dict[str, Any]) -> None:
-    result = run_script(script, listed(a="1"), STEPS)
-
-    assert (result.error, result.stderr) == ("", "")
-    assert result.resource_list == listed(**data)
 
 
 SAID = "print('seen', 1, [True])\n"
@@ -143,21 +122,3 @@ def test_what_a_module_refuses(script: str, error: str) -> None:
 
 def test_a_script_sees_no_environment() -> None:
     assert run_script("if ctx.environment or ctx.open_api:\n  fail('leak')", listed(), STEPS).error == ""
-
-
-@pytest.mark.parametrize(
-    ("output", "code", "reason"),
-    [
-        (b"kind: ResourceList\nitems: []\n", 0, ""),
-        (b"kind: ResourceList\n", 0, "Its output is no ResourceList with items"),
-        (b"kind: ResourceList\nitems: 1\n", 0, "Its output is no ResourceList with items"),
-        (b"kind: ResourceList\nitems: []\n", 3, ""),
-    ],
-)
-def test_an_output_without_items_is_a_failed_run_with_its_reason(
-    output: bytes, code: int, reason: str
-) -> None:
-    ran = read_run(ProcessRun(code, output), 1 << 20)
-
-    assert (ran.items, ran.error) == ([] if not (code or reason) else None, reason)
-    assert ran.exit_code == (code or int(bool(reason)))

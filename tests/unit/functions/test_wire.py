@@ -51,22 +51,6 @@ def test_item_without_metadata_comes_back_as_it_was_unless_a_function_gave_it_so
     assert [r.value for r in from_items(named, sent, "")] == [{"kind": "Foo", "metadata": {"name": "a"}}]
 
 
-def test_items_have_their_place_and_number_and_come_back_without() -> None:
-    sent = [resource("a", "sub/r.yaml", 0, "sub"), resource("b", "sub/r.yaml", 1, "sub")]
-
-    items = to_items(sent)
-
-    places = [
-        (item["metadata"]["annotations"][PATH], item["metadata"]["annotations"][INDEX]) for item in items
-    ]
-    assert places == [("r.yaml", "0"), ("r.yaml", "1")]
-    assert [r.value for r in from_items(items, sent, "sub")] == [r.value for r in sent]
-    assert [(r.path, r.index) for r in from_items(items, sent, "sub")] == [
-        ("sub/r.yaml", 0),
-        ("sub/r.yaml", 1),
-    ]
-
-
 @pytest.mark.parametrize(
     ("reason", "annotations", "kind", "is_new"),
     [
@@ -109,15 +93,6 @@ def test_place_that_a_function_changed_counts(annotations: dict[str, str], place
     (received,) = from_items([{"kind": "Foo", "metadata": {"annotations": known}}], [sent], "sub")
 
     assert (received.path, received.index) == place
-
-
-def test_new_item_without_a_place_gets_a_file_of_its_name() -> None:
-    items = [
-        {"kind": "Foo", "metadata": {"name": "a"}},
-        {"kind": "Foo", "metadata": {"name": "a", "namespace": "x"}},
-    ]
-
-    assert [r.path for r in from_items(items, [], "sub")] == ["sub/foo_a.yaml", "sub/x/foo_a.yaml"]
 
 
 @pytest.mark.parametrize(

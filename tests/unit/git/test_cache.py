@@ -487,14 +487,3 @@ def test_record_names_each_pack_of_the_mirror_once(location: MirrorLocation) -> 
 
     (record,) = {*location.directory.iterdir()} - before
     assert record.read_text() == "pack-0\npack-1\n"
-
-
-def test_pack_whose_index_is_gone_is_removed_too(location: MirrorLocation) -> None:
-    create_mirror(location)
-    write_packs(location.directory, MANY_PACKS + 1, 25 * 3600)
-    packs = location.directory / "objects/pack"
-    next(packs.glob("*.idx")).unlink()
-
-    drop_old_packs(location.directory)
-
-    assert [*packs.iterdir()] == []

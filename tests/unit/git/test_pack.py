@@ -79,13 +79,6 @@ def test_removing_directory_removes_empty_parents(repo: Repo, mirror: Mirror) ->
     assert sorted(saved(repo, mirror, pack, root)) == ["README.md", "p/Kptfile", "p/x"]
 
 
-def test_removing_the_only_directory_leaves_the_empty_tree(mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    root = pack.patch_tree(None, "deep/r", NEW)
-
-    assert pack.patch_tree(root, "deep/r", None) == "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-
-
 def test_removing_added_directory_restores_tree(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     before = repo.tree("main")

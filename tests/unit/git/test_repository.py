@@ -9,7 +9,6 @@ from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signing import CommitSigning
-from reconciler.git.trees import PackageRefusedError
 from reconciler.git.urls import Credential
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Mode, object_id
@@ -69,14 +68,6 @@ def test_two_repositories_with_one_identity_are_refused(tmp_path: Path, repo: Re
 
     with pytest.raises(UnavailableError, match="two repositories"):
         mirrors.open(str(tmp_path / "a"))
-
-
-def test_object_is_read_up_to_the_limit_of_its_size(repo: Repo, mirror: Mirror) -> None:
-    oid = repo.blob(b"1234")
-
-    assert mirror.blob(oid, 4) == b"1234"
-    with pytest.raises(PackageRefusedError, match="it has 4 bytes, more than 3"):
-        mirror.blob(oid, 3)
 
 
 def test_snapshot_of_refs_follows_a_recorded_push(repo: Repo, mirror: Mirror) -> None:

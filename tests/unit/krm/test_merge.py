@@ -7,7 +7,6 @@ import pytest
 from reconciler.krm.merge import Winner, merge_document, merge_text, path_text
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
-from tests.support.merges import like_kpt
 
 POD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
 
@@ -315,20 +314,6 @@ def test_quotes_are_a_change_only_where_they_change_the_type(
     base: str, upstream: str, local: str, want: str, conflicts: list[str]
 ) -> None:
     assert merge(base, upstream, local) == (want, conflicts)
-
-
-@pytest.mark.parametrize(
-    ("added", "kept"),
-    [
-        ("m:\n  a: null\n  b: 1\n", "m:\n  b: 1\n"),
-        ("m:\n  a: 1\n  b: 1\n", "m:\n  a: 1\n  b: 1\n"),
-        ("m: null\n", ""),
-    ],
-)
-def test_kpt_drops_nulls_that_upstream_adds(added: str, kept: str) -> None:
-    head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n"
-
-    assert like_kpt(head, head + added, head) == head + kept
 
 
 def test_too_long_text_is_not_merged() -> None:

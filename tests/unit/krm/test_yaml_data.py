@@ -4,9 +4,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.merge import Winner, merge_document
-from reconciler.krm.merge.fields import INFERRED_KEYS, infer_keys
-from reconciler.krm.merge.nodes import Node, root_of
 from reconciler.krm.yaml import (
     PACKAGE_LIMITS,
     AddKey,
@@ -24,8 +21,6 @@ from reconciler.krm.yaml import (
     YamlError,
     apply_edits,
     edited,
-    fields_of,
-    load_documents,
     load_json,
 )
 from reconciler.krm.yaml.apply import canonical, plain_value
@@ -84,42 +79,6 @@ DATA = {"m": {"a": 1, "b": 2}, "l": [1, 2, 3], "n": None, "s": "text"}
 
 
 @pytest.mark.parametrize(
-    ("edit", "changed"),
-    [
-        (SetValue(("m", "a"), 9), {"m": {"a": 9, "b": 2}}),
-        (SetValue(("m", "c", "d"), 9), {"m": {"a": 1, "b": 2, "c": {"d": 9}}}),
-        (SetValue(("n", "d"), 9), {"n": {"d": 9}}),
-        (SetValue(("l", 0), 9), {"l": [9, 2, 3]}),
-        (SetValue(("l", 2), 9), {"l": [1, 2, 9]}),
-        (AddKey(("m",), "c", 9), {"m": {"a": 1, "b": 2, "c": 9}}),
-        (AddKey(("n",), "c", 9), {"n": {"c": 9}}),
-        (AddKey(("new",), "c", 9), {"new": {"c": 9}}),
-        (AddKey(("m",), "c", Raw("c: 9 # x")), {"m": {"a": 1, "b": 2, "c": 9}}),
-        (InsertItem(("l",), 0, 9), {"l": [9, 1, 2, 3]}),
-        (InsertItem(("l",), 3, 9), {"l": [1, 2, 3, 9]}),
-        (InsertItem(("n",), 0, 9), {"n": [9]}),
-        (InsertItem(("l",), 1, Raw("- 9 # x")), {"l": [1, 9, 2, 3]}),
-        (DeleteKey(("m", "a")), {"m": {"b": 2}}),
-        (DeleteItem(("l", 0)), {"l": [2, 3]}),
-        (DeleteItem(("l", 2)), {"l": [1, 2]}),
-        (SetLineComment(("m",), "x"), {}),
-        (SetHeadComment(("m",), "x"), {}),
-    ],
-)
-def test_edit_changes_its_part_of_the_data(edit: Edit, changed: dict[str, Any]) -> None:
-    before = repr(DATA)
-
-    assert edited(DATA, edit) == {**DATA, **changed}
-    assert repr(DATA) == before
-
-
-def test_edit_of_the_root_replaces_it() -> None:
-    assert edited(DATA, SetValue((), [1])) == [1]
-    assert edited(None, AddKey((), "a", 1)) == {"a": 1}
-    assert edited(None, InsertItem((), 0, 1)) == [1]
-
-
-@pytest.mark.parametrize(
     ("edit", "message"),
     [
         (SetValue(("s", "a"), 1), "There is no field s.a"),
@@ -154,31 +113,6 @@ def test_edit_of_what_is_not_there_is_refused(edit: Edit, message: str) -> None:
 
 
 # Texts of edits at their edges
-
-
-@pytest.mark.parametrize(
-    ("before", "edit", "after"),
-    [
-        ("a: [1] # c\nb: 1\n", DeleteItem(("a", 0)), "a: [] # c\nb: 1\n"),
-        ("a: {x: 1} # c\nb: 1\n", DeleteKey(("a", "x")), "a: {} # c\nb: 1\n"),
-        ("a: # c\n- 1\nb: 1\n", DeleteItem(("a", 0)), "a: [] # c\nb: 1\n"),
-        ("a: # c\n  x: 1\nb: 1\n", DeleteKey(("a", "x")), "a: {} # c\nb: 1\n"),
-        ("- 1\n", DeleteItem((0,)), "[]\n"),
-        ("x: 1\n", DeleteKey(("x",)), "{}\n"),
-        ("a: b   \nc: d\n", SetValue(("a",), "x\ny\n"), "a: |\n  x\n  y\nc: d\n"),
-        ("a: b   \nc: d\n", SetValue(("a",), "x"), "a: x   \nc: d\n"),
-        ("a:\n  b: 1\n", SetHeadComment(("a", "b"), "x\ny"), "a:\n  # x\n  # y\n  b: 1\n"),
-        ("a:\n  # x\n  # y\n  b: 1\n", SetHeadComment(("a", "b"), None), "a:\n  b: 1\n"),
-        ("a: 1\n", SetHeadComment(("a",), None), "a: 1\n"),
-        ("a: 1 # x\n", SetLineComment(("a",), None), "a: 1\n"),
-        ("a: 1\n", SetLineComment(("a",), None), "a: 1\n"),
-        ("a: 1\n", SetLineComment(("a",), "# x"), "a: 1 # x\n"),
-    ],
-)
-def test_text_of_an_edit(before: str, edit: Edit, after: str) -> None:
-    result = apply_edits(before, [edit])
-
-    assert (result.text, result.fallbacks) == (after, 0)
 
 
 @pytest.mark.parametrize(
@@ -222,57 +156,6 @@ def test_edit_beside_one_that_falls_back_writes_the_same_data(text: str, edit: E
 
 
 # Fields of a document
-
-TEXT = """\
-a: 1 # one
-m:
-  x: two # kept
-  l: # three
-  - p # four
-  - q: r
-f: {z: [s, t]} # five
-e: &n 6
-h: *n
-"""
-
-
-def test_fields_are_scalars_and_sequences_in_the_order_of_the_text() -> None:
-    found = [(field.name, field.path, field.comment) for field in fields_of(Tree.parse(TEXT))]
-
-    assert found == [
-        ("a", ("a",), "# one"),
-        ("m.x", ("m", "x"), "# kept"),
-        ("m.l", ("m", "l"), "# three"),
-        ("m.l[0]", ("m", "l", 0), "# four"),
-        ("m.l[1].q", ("m", "l", 1, "q"), ""),
-        ("f.z", ("f", "z"), ""),
-        ("f.z[0]", ("f", "z", 0), ""),
-        ("f.z[1]", ("f", "z", 1), ""),
-        ("e", ("e",), ""),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("mark", "names"),
-    [
-        ("kept", ["m.x"]),
-        ("two", ["m.x"]),
-        ("four", ["m.l", "m.l[0]"]),
-        ("q: r", ["m.l", "m.l[1].q"]),
-        ("t]", ["f.z", "f.z[1]"]),
-        ("one", ["a"]),
-        ("&n", ["e"]),
-        ("absent", []),
-    ],
-)
-def test_fields_with_a_mark_are_those_that_hold_it(mark: str, names: list[str]) -> None:
-    assert [field.name for field in fields_of(Tree.parse(TEXT), mark)] == names
-
-
-def test_root_that_is_no_mapping_has_fields_too() -> None:
-    assert [(field.path, field.slot) for field in fields_of(Tree.parse("x\n"))] == [((), None)]
-    (root, item) = fields_of(Tree.parse("- x # c\n"))
-    assert (root.path, root.comment, item.path, item.comment) == ((), "", (0,), "# c")
 
 
 @pytest.mark.parametrize(
@@ -319,95 +202,14 @@ def test_json_at_its_limits_is_read() -> None:
     }
 
 
-def test_key_that_is_an_alias_has_the_value_of_its_anchor() -> None:
-    (document,) = load_documents(b"a: &k name\n*k : 1\n", PACKAGE_LIMITS)
-
-    assert document.value == {"a": "name", "name": 1}
-    assert document.mark(("name",)) == (2, 6)
-
-
 # Merge keys and merges by lines
-
-
-def node(text: str) -> Node | None:
-    return root_of(Tree.parse(text))
-
-
-@pytest.mark.parametrize(
-    ("sides", "keys"),
-    [
-        ([], None),
-        (["[]"], None),
-        (["- 1"], None),
-        (["- name: a\n- b"], None),
-        (["- name: a"], ("name",)),
-        (["- name: a\n  ip: b"], ("ip",)),
-        (["- name: a\n  ip: b\n- name: c"], ("name",)),
-        (["- name: a\n  ip: b", None, "- name: c"], ("name",)),
-        (["- name: a", "- ip: c"], None),
-        (["- containerPort: 1\n  name: a"], ("name",)),
-        (["- other: 1"], None),
-    ],
-)
-def test_merge_key_of_an_unknown_list_is_what_all_elements_have(
-    sides: list[str | None], keys: tuple[str, ...] | None
-) -> None:
-    assert infer_keys([node(side) if side else None for side in sides]) == keys
-
-
-@pytest.mark.parametrize("key", INFERRED_KEYS)
-def test_every_candidate_key_is_found(key: str) -> None:
-    assert infer_keys([node(f"- {key}: a")]) == (key,)
 
 
 ALIASED = "a: &x\n  k: 1\nb: *x\nc: 1\n"
 CHANGED, OTHER = (ALIASED.replace("k: 1", f"k: {value}") for value in (2, 3))
 
 
-@pytest.mark.parametrize(
-    ("sides", "winner", "want"),
-    [
-        pytest.param((ALIASED, ALIASED, OTHER), Winner.OPEN, (OTHER, 0), id="local alone"),
-        pytest.param((ALIASED, CHANGED, ALIASED), Winner.OPEN, (CHANGED, 0), id="upstream alone"),
-        pytest.param(
-            (ALIASED, CHANGED, ALIASED + "d: 1\n"), Winner.OPEN, (CHANGED + "d: 1\n", 0), id="different lines"
-        ),
-        pytest.param((ALIASED, CHANGED, OTHER), Winner.OPEN, (OTHER, 1), id="the same line"),
-        pytest.param((ALIASED, CHANGED, OTHER), Winner.UPSTREAM, (CHANGED, 1), id="upstream wins"),
-        pytest.param((None, CHANGED, OTHER), Winner.UPSTREAM, (CHANGED, 1), id="no base"),
-    ],
-)
-def test_documents_with_aliased_edits_merge_by_lines(
-    sides: tuple[str | None, str, str], winner: Winner, want: tuple[str, int]
-) -> None:
-    old, theirs, ours = (Tree.parse(side) if side else None for side in sides)
-    assert theirs is not None
-    assert ours is not None
-
-    merged = merge_document(old, theirs, ours, shape=None, resolver=lambda _: winner)
-
-    assert (merged.text, len(merged.conflicts), merged.fallbacks) == (*want, 0)
-
-
 # Places in the text
-
-
-@pytest.mark.parametrize(
-    ("text", "offset", "mark"),
-    [
-        ("a: |\n   xy\n   z\n", 0, (2, 4)),
-        ("a: |\n   xy\n   z\n", 1, (2, 5)),
-        ("a: |\n   xy\n   z\n", 3, (3, 4)),
-        ("a: |\n x\n\n z\n", 3, (4, 2)),
-        ("a: 'x''y'\n", 2, (1, 8)),
-        ('a: "x\\u0041y"\n', 2, (1, 12)),
-        ("a: xy\n  z\n", 3, (2, 3)),
-    ],
-)
-def test_position_of_a_character_of_a_text(text: str, offset: int, mark: tuple[int, int]) -> None:
-    (document,) = load_documents(text.encode())
-
-    assert document.mark_inside(("a",), offset) == mark
 
 
 @pytest.mark.parametrize(

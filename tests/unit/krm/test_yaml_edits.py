@@ -312,17 +312,6 @@ def test_comment_with_unusual_line_break_is_replaced_alone(odd: str) -> None:
         apply_edits(text, [SetLineComment(("a",), "new")])
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-@pytest.mark.parametrize("style", ["|", ">", "|-"])
-def test_block_scalar_keeps_its_style_and_indentation(width: int, style: str) -> None:
-    text = "a: {}\n{}x\nb: 1\n".format(style, " " * width)
-    end = "" if style == "|-" else "\n"
-
-    edited = apply_edits(text, [SetValue(("a",), f"new{end}")]).text
-
-    assert edited == text.replace("x\n", "new\n")
-
-
 @pytest.mark.parametrize(
     "metadata",
     [

@@ -4,68 +4,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.krm.yaml import YamlError
 from reconciler.krm.yaml.emit import (
-    Indentation,
     Style,
     emit,
-    emit_entry,
-    emit_item,
-    is_collection,
-    is_plain,
     write_scalar,
 )
-
-WIDE = Indentation(4, compact_lists=False)
-WIDE_TEXT = """\
-a:
-    b:
-        - 1
-        - c: |
-              x
-              y
-          d: []
-e: {}
-f:
-    - - 2"""
-VALUE = {"a": {"b": [1, {"c": "x\ny\n", "d": []}]}, "e": {}, "f": [[2]]}
-
-
-@pytest.mark.parametrize(
-    ("indentation", "text"),
-    [
-        (
-            Indentation(),
-            "a:\n  b:\n  - 1\n  - c: |\n      x\n      y\n    d: []\ne: {}\nf:\n- - 2",
-        ),
-        (
-            WIDE,
-            WIDE_TEXT,
-        ),
-    ],
-)
-def test_collections_are_written_in_the_indentation_of_the_file(indentation: Indentation, text: str) -> None:
-    assert emit(VALUE, indentation) == text
-    assert load_documents(text.encode())[0].value == VALUE
-
-
-def test_collections_can_be_written_on_one_line() -> None:
-    assert emit({"a": ["x, y", {"b": None}], "c": ()}, flow=True) == '{a: ["x, y", {b: null}], c: []}'
-
-
-def test_entry_and_item_are_written_with_their_key_or_dash() -> None:
-    assert emit_entry("a", 1) == "a: 1"
-    assert emit_entry("a", [1]) == "a:\n- 1"
-    assert emit_entry("a", [1], WIDE) == "a:\n    - 1"
-    assert emit_entry("a", {"b": 1}, WIDE) == "a:\n    b: 1"
-    assert emit_entry("a", {}) == "a: {}"
-    assert emit_entry("a", "x\n") == "a: |\n  x"
-    assert emit_item({"a": 1, "b": 2}) == "- a: 1\n  b: 2"
-    assert emit_item("x") == "- x"
-    assert [is_collection(value) for value in ({}, [], (), {"a": 1}, [1], "a")] == [False] * 3 + [
-        True
-    ] * 2 + [False]
-
 
 LITERAL, FOLDED, SINGLE, DOUBLE = Style.LITERAL, Style.FOLDED, Style.SINGLE, Style.DOUBLE
 
@@ -111,13 +55,6 @@ def test_scalar_keeps_the_style_where_it_can(value: Any, like: Style, text: str)
     assert write_scalar(value, like=like) == text
 
 
-def test_scalar_in_flow_is_never_a_block() -> None:
-    assert write_scalar("a\nb", flow=True) == '"a\\nb"'
-    assert write_scalar("a\n", like=LITERAL, flow=True) == '"a\\n"'
-    assert write_scalar("a, b", flow=True) == '"a, b"'
-    assert write_scalar("a\nb", indent=4) == "|-\n    a\n    b"
-
-
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -152,92 +89,3 @@ def test_value_that_is_nested_too_deeply_is_refused(*, flow: bool) -> None:
         emit(nested(200), flow=flow)
     with pytest.raises(YamlError, match="The value is nested too deeply to be written"):
         emit({"a": nested(200)}, flow=flow)
-
-
-QUOTED = [
-    *("", "|", "a\tb", " a", "a "),
-    *[
-        "a: b",
-        "a:",
-        "a #b",
-        "- a",
-        "-",
-        "---",
-        "... ",
-        "#a",
-        "&a",
-        "*a",
-        "!a",
-        ">",
-        "'a",
-        '"a',
-        "%a",
-        "@a",
-        "`a",
-        ",a",
-        "[a",
-        "]a",
-        "{a",
-        "}a",
-        "?a",
-        ":a",
-        "true",
-        "No",
-        "~",
-        "null",
-    ],
-    *[
-        "=",
-        "<<",
-        "1",
-        "1_0",
-        "0x1F",
-        "0b1",
-        "0o7",
-        "1:30",
-        "1:30.5",
-        "2001-01-01",
-        "2001-1-1T00:00",
-        "1e3",
-        "+1.5",
-        ".5",
-        "5.",
-        ".inf",
-        "-.INF",
-    ],
-    *[".nan", "NaN", "inf"],
-]
-PLAIN = [
-    *[
-        "a",
-        "a b",
-        "a:b",
-        "a#b",
-        "-a",
-        "--",
-        "a-",
-        "a,b",
-        "a]",
-        "a?",
-        "1a",
-        "0x",
-        "1:99",
-        "2001-01-01a",
-        "v1",
-        "1.2.3",
-        "é",
-        "a'b",
-        'a"b',
-        "yess",
-        "x=y",
-        "<<a",
-        "1:60",
-    ],
-]
-
-
-def test_text_that_any_reader_would_take_for_something_else_is_quoted() -> None:
-    assert [text for text in QUOTED if is_plain(text)] == []
-    assert [text for text in PLAIN if not is_plain(text)] == []
-    assert [text for text in PLAIN if not is_plain(text, flow=True)] == ["a,b", "a]", "a?"]
-    assert not is_plain("a:", flow=True)

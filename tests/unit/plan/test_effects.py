@@ -11,7 +11,7 @@ from reconciler.plan.changes import (
     MoveRef,
     Plan,
 )
-from reconciler.records.state import UpstreamLock, lock_bytes, lock_upstream
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_path, lock_upstream
 from tests.support.plan_values import EDGE, PACKAGE, URL, WEB, a_change, oid
 from tests.support.sets import registered, repository, world
 from tests.support.values import replace

@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from reconciler.base.errors import ConfigurationError
-from reconciler.policy import Policy, govern
-from reconciler.policy.pull_requests import Author
+from reconciler.policy import Policy
 from reconciler.policy.rollouts import Gates, RolloutPolicy, Wave, idle_approvals
 from reconciler.read.configuration import parse_configuration
 
@@ -61,31 +60,6 @@ def test_dangerous_classes_come_first_and_further_ones_last() -> None:
         *("deletion", "removal", "rbac", "crd", "namespace", "storage", "admission"),
         *("registry", "data"),
     )
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90", 90), (90, 90), ("1w1d", 691_200), ("12h30m5s", 45_005)])
-def test_durations_are_seconds_by_any_spelling(text: object, seconds: int) -> None:
-    (rollout,) = waves({"soak": text}).rollouts
-
-    assert rollout.waves[0].soak_s == seconds
-
-
-def test_commit_has_the_author_of_the_first_directory_that_is_above_its_package() -> None:
-    commits = replace(
-        policy(commits={"name": "Bot", "email": "bot@x.example"}).commits,
-        authors=(Author("apps/web", "Web", "web@x.example"), Author("apps", "Apps", "apps@x.example")),
-    )
-
-    authors = {path: commits.author(path)[0] for path in ("apps/web", "apps/web/db", "apps/webs", "app")}
-
-    assert authors == {"apps/web": "Web", "apps/web/db": "Web", "apps/webs": "Apps", "app": "Bot"}
-
-
-def test_check_of_a_change_takes_no_more_than_what_was_merged_allows() -> None:
-    merged, change = (policy(dependencies={"steps": n, "explainSteps": 300 - n}) for n in (100, 200))
-
-    assert [govern(*pair).dependencies.steps for pair in ((merged, change), (change, merged))] == [100, 100]
-    assert govern(merged, change).dependencies.explain_steps == 100
 
 
 @pytest.mark.parametrize(

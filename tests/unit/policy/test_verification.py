@@ -3,9 +3,8 @@
 import base64
 
 import pytest
-from pydantic import TypeAdapter
 
-from reconciler.policy import VerifyRule, parse_gpg_keys
+from reconciler.policy import parse_gpg_keys
 
 
 def armoured(packets: bytes, indent: str = "") -> str:
@@ -28,12 +27,3 @@ def test_several_keys_are_one_after_the_other() -> None:
 def test_other_text_is_no_key(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_gpg_keys(text)
-
-
-def test_rule_needs_a_key_of_either_kind() -> None:
-    with pytest.raises(ValueError, match="without a key nothing can be verified"):
-        TypeAdapter(VerifyRule).validate_python({"prefix": "https://a.example/"})
-
-    for keys in ({"sshKeys": ["ssh-ed25519 AAAA"]}, {"gpgKeys": [armoured(b"first")]}):
-        rule = TypeAdapter(VerifyRule).validate_python({"prefix": "https://a.example/", **keys})
-        assert (len(rule.ssh_keys), len(rule.gpg_keys)) == ("sshKeys" in keys, "gpgKeys" in keys)

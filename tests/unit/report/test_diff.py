@@ -12,47 +12,9 @@ from hypothesis import strategies as st
 from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
 from reconciler.report import diff
-from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
+from reconciler.report.diff import MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
-ZERO = b"\0"
-SECRET = File.of(b"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter2}\n")
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "note"),
-    [
-        (PLAIN, OTHER, ""),
-        (None, PLAIN, "new"),
-        (PLAIN, None, "removed"),
-        (PLAIN, File.of(PLAIN.data, Mode.EXECUTABLE), "only its mode changes"),
-        (PLAIN, File.of(b"\xff"), "binary files differ: 5 -> 1 byte"),
-        (File.of(b"a web"), File.of(b"a\0b"), "binary files differ: 5 -> 3 bytes"),
-        (PLAIN, File.of(b"y" * 8001), "binary files differ: 5 -> 8001 bytes"),
-        (
-            None,
-            File.of(b"\0", Mode.EXECUTABLE),
-            f"new, binary file, 1 byte, executable, {File.of(ZERO).oid}",
-        ),
-        (File.of(b"\0"), None, f"removed, binary file, 1 byte, {File.of(ZERO).oid}"),
-        (SECRET, PLAIN, "may hold a Secret, not shown"),
-        (PLAIN, SECRET, "may hold a Secret, not shown"),
-        (SECRET, None, "removed"),
-        (None, SECRET, "new"),
-    ],
-)
-def test_only_a_change_of_plain_text_is_shown(before: File | None, after: File | None, note: str) -> None:
-    sides = [{"f.yaml": file} if file else {} for file in (before, after)]
-
-    (change,) = DifferenceReader().changes(*sides)
-
-    assert change.note == note
-    assert change.text == ("" if note else "@@ -1 +1 @@\n-a: 1\n+a: 2")
-    assert "hunter2" not in str(change)
-
-
-def test_equal_files_are_not_listed() -> None:
-    assert DifferenceReader().changes({"f.yaml": PLAIN}, {"f.yaml": PLAIN}) == ()
 
 
 def lines(number: int, text: str = "x") -> File:
@@ -68,15 +30,6 @@ def test_lines_beyond_the_limit_are_counted(surplus: int) -> None:
     assert len(shown) == MOST_LINES + bool(surplus)
     assert (shown[-1] == f"@@ and {plural(surplus, 'line')} more @@") is bool(surplus)
     assert (change.added, change.removed) == (MOST_LINES - 2 + surplus, 1)
-
-
-@pytest.mark.parametrize(
-    ("length", "shown"), [(LONGEST_LINE - 1, LONGEST_LINE), (LONGEST_LINE, LONGEST_LINE + 1)]
-)
-def test_long_lines_are_cut(length: int, shown: int) -> None:
-    (change,) = DifferenceReader().changes({"f": PLAIN}, {"f": File.of(b"y" * length + b"\n")})
-
-    assert len(change.text.split("\n")[-1]) == shown
 
 
 def test_lines_are_counted_as_git_counts_them() -> None:

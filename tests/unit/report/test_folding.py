@@ -130,19 +130,6 @@ def test_many_subjects_of_a_class_are_counted() -> None:
     assert risk_texts(risks) == ["rbac: adds Role 0, adds Role 1, adds Role 2, adds Role 3 and 2 more"]
 
 
-def test_risk_of_several_rows_is_below_the_first_which_names_the_others() -> None:
-    changes = [update(1, "x", RBAC, STORAGE), update(2, "x", RBAC, STORAGE), update(3, "y", RBAC)]
-
-    below = [line.strip() for line in lines(*changes)]
-    assert [line for line in below if line.startswith(("update", "rbac", "storage"))] == [
-        "update  edge-00001/web  UpstreamChanged  web/v1 -> web/v2",
-        "rbac: adds Role web; also edge-00002/web, edge-00003/web",
-        "storage: adds PersistentVolumeClaim web; also edge-00002/web",
-        "update  edge-00002/web  UpstreamChanged  web/v1 -> web/v2",
-        "update  edge-00003/web  UpstreamChanged  web/v1 -> web/v2",
-    ]
-
-
 def test_a_text_that_all_share_keeps_its_names() -> None:
     assert common_text(["web/v2 of web is held", "web/v2 of web is held"], "…/v2 of … is held") == (
         "web/v2 of web is held"

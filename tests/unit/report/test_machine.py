@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from reconciler.base.errors import Exit
 from reconciler.base.redact import Redactor
@@ -29,34 +28,6 @@ from tests.support.schema import output_violations
 from tests.support.values import replace
 from tests.unit.report import rich
 from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, REFUSED
-
-
-def test_json_is_canonical_and_free_of_order() -> None:
-    shuffled = replace(PLAN, changes=PLAN.changes[::-1])
-
-    text = dump(report_value(build_report(PLAN, NAMES)), Redactor())
-
-    assert dump(report_value(build_report(shuffled, NAMES)), Redactor()) == text
-    assert text.endswith("}\n")
-
-
-def test_json_never_shows_a_value_of_a_secret() -> None:
-    text = dump(report_value(build_report(PLAN, NAMES)), Redactor())
-
-    assert "aHVudGVyMg==" not in text
-    assert '"upstream": "3"' in text
-
-
-def test_a_pull_request_shows_conflicts_but_no_secret() -> None:
-    body = pull_body(CREATED, NAMES)
-
-    assert (
-        "`spec.replicas`, `deployment.yaml`\n\n| | |\n| --- | --- |\n| upstream | `3` |\n| local | `5` |"
-        in body
-    )
-    assert "`data.p`, `secret.yaml`\n\n| | |\n| --- | --- |\n| upstream | `***` |\n| local | `***` |" in body
-    tokens = MarkdownIt("commonmark").enable("table").parse(body)
-    assert sum(t.type == "table_open" for t in tokens) == 4
 
 
 def test_exit_codes_follow_the_order_of_severity() -> None:

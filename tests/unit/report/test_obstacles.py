@@ -9,10 +9,10 @@ from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import PackageRevision, PullState
+from reconciler.inventory.inventory import PackageRevision
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Op, Plan, Postponed
+from reconciler.plan.changes import Change, Plan, Postponed
 from reconciler.policy import Policy
 from reconciler.report.explain import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import HeldBack, ResolvedVariant
@@ -21,14 +21,9 @@ from tests.support.plan_values import (
     EDGE,
     KEPT,
     WEB,
-    a_conflict,
     a_desired,
-    a_draft,
     a_pin,
-    a_pull,
     a_target,
-    a_write,
-    field_at,
     oid,
     plan_of,
     web_context,
@@ -36,9 +31,7 @@ from tests.support.plan_values import (
 from tests.support.sets import COMMIT, TREE, a_package, repository
 from tests.support.values import replace
 
-WRITE = a_write()
 V1 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v1", oid("a1")))
-V3 = KptfileHeader(upstream_lock=GitUpstream("r", "web", "web/v3", oid("a3")))
 ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
 
 
@@ -74,22 +67,6 @@ def standstill(
     return find_obstacles(plan, change, "edge/web", version, trace or {})
 
 
-REVISION = field_at("web.yaml", "spec", "upstream", "revision")
-ASKED = Obstacle(
-    f"The manifest asks for web/v1: spec.upstream.revision ({REVISION})", "Ask for web/v3 there."
-)
-ASKED_OF_V2 = ASKED._replace(hint="Ask for web/v2 there.")
-
-
-def test_package_at_the_requested_revision_stands_still_by_its_manifest() -> None:
-    assert standstill() == Standstill("web/v1", "", "web/v1", "web/v3", (ASKED,))
-
-
-def test_package_at_the_newest_revision_has_no_obstacle() -> None:
-    assert standstill(numbers=(1,)) == Standstill("web/v1", "", "web/v1", "web/v1", ())
-    assert standstill(numbers=()) == Standstill("web/v1", "", "web/v1", "", ())
-
-
 def test_package_without_a_variant_has_to_be_adopted_first() -> None:
     adopt = Obstacle(
         "No PackageVariant of this instance owns it",
@@ -99,30 +76,6 @@ def test_package_without_a_variant_has_to_be_adopted_first() -> None:
 
     assert standstill(change=replace(KEPT, variant=None)) == want
     assert find_obstacles(Plan(), KEPT, "edge/web", "", {}) == want
-
-
-@pytest.mark.parametrize("version", ["web/v2", "v2", "2"])
-def test_revision_may_be_named_in_short(version: str) -> None:
-    assert standstill(version).obstacles == (ASKED_OF_V2,)
-
-
-@pytest.mark.parametrize("version", ["web/v1", "v1", "1"])
-def test_requested_revision_that_is_on_main_has_no_obstacle(version: str) -> None:
-    assert standstill(version).obstacles == ()
-
-
-@pytest.mark.parametrize(
-    ("numbers", "listed"),
-    [((1, 2), "web/v1, web/v2"), (tuple(range(1, 8)), "web/v3, web/v4, web/v5, web/v6, web/v7")],
-)
-def test_revision_that_the_upstream_has_not_is_the_only_obstacle(
-    numbers: tuple[int, ...], listed: str
-) -> None:
-    found = standstill("v9", replace(KEPT, waits=True, message="Why"), numbers=numbers)
-
-    assert found.obstacles == (
-        Obstacle("The upstream has no revision web/v9", f"Ask for one that it has: {listed}."),
-    )
 
 
 def test_lock_that_holds_an_older_revision_is_named() -> None:
@@ -136,40 +89,11 @@ def test_lock_that_holds_an_older_revision_is_named() -> None:
     assert newest.obstacles == (Obstacle("The lock holds web/v1, while the upstream offers web/v3", follow),)
 
 
-def test_floating_upstream_that_is_locked_is_told_without_numbers() -> None:
-    pin, offers = a_pin(0, ref="main"), a_pin(0, ref="main", commit=a_pin(2).commit)
-
-    found = standstill("next", resolved=a_resolved(pin=pin, offers=offers), numbers=())
-
-    assert found.requested == "main@a0000000"
-    assert found.obstacles == (
-        Obstacle(
-            "The lock holds main@a0000000, while the upstream offers main@a2000000",
-            "Run `reconciler lock follow default/web`, or merge its pull request.",
-        ),
-    )
-
-
-def test_lock_at_what_the_upstream_offers_is_no_obstacle() -> None:
-    assert standstill("v2", resolved=a_resolved(offers=a_pin(1))).obstacles == (ASKED_OF_V2,)
-
-
 def test_version_of_a_branch_is_a_number_alone() -> None:
     branch = a_resolved(pin=a_pin(0, ref="main"))
 
     assert standstill("7", resolved=branch).obstacles == (
         Obstacle("The upstream has no revision v7", "Ask for one that it has: web/v1, web/v2, web/v3."),
-    )
-
-
-def test_set_is_named_with_the_expression_that_gave_the_revision() -> None:
-    of_set = replace(a_desired(), set_key=ObjectName("default", "fleet"))
-
-    found = standstill(resolved=a_resolved(variant=of_set), trace={WEB: {"upstream.revision": "literal"}})
-
-    assert found.obstacles[0].message == (
-        "The manifest asks for web/v1: "
-        f"PackageVariantSet default/fleet: upstream.revision = literal ({REVISION})"
     )
 
 
@@ -193,14 +117,6 @@ def test_the_next_step_of_a_problem_is_something_to_do(hint: str, step: str) -> 
     assert found.obstacles[0].hint == step
 
 
-def test_problems_of_the_variant_come_first_and_once() -> None:
-    others = PROBLEM.owned_by(variant_key(ObjectName("default", "other")))
-
-    found = standstill(problems=(others, PROBLEM, PROBLEM))
-
-    assert found.obstacles == (Obstacle("It is wrong (web.yaml:4)", "Mend it"), ASKED)
-
-
 def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
     context = web_context(a_target(package=ON_MAIN))
     change = replace(KEPT, waits=True, message="Why")
@@ -219,69 +135,6 @@ def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
             ),
         ),
     )
-
-
-STATES: list[tuple[Mapping[str, Any], Mapping[str, Any], Obstacle]] = [
-    (
-        {"writes": (WRITE,), "op": Op.UPDATE, "reason": Reason.NEW},
-        {},
-        Obstacle("It is pending: Not applied yet: update (New)", "Run `reconciler apply`."),
-    ),
-    (
-        {},
-        {"draft": a_draft(header=V3), "pulls": (a_pull(number=7),)},
-        Obstacle("It is in review as #7", "Review it, and merge it: `reconciler approve edge/web`."),
-    ),
-    (
-        {"message": "A person commits"},
-        {"draft": a_draft(header=V3)},
-        Obstacle(
-            "It is in review: A person commits", "Review it, and merge it: `reconciler approve edge/web`."
-        ),
-    ),
-    (
-        {"unready": ("gate",)},
-        {},
-        Obstacle("It is not ready: gate", "Correct what it names; the next apply renders the package again."),
-    ),
-    (
-        {"conflicts": (a_conflict("a", "b", "1", "2", name="a"),)},
-        {},
-        Obstacle(
-            "It is in conflict: 1 conflict in a: answer it in the pull request, or with reconciler answer",
-            "Answer each conflict in the draft: its pull request lists them.",
-        ),
-    ),
-    (
-        {"reason": Reason.REJECTED, "message": "Why"},
-        {"pulls": (a_pull(PullState.CLOSED, number=3),)},
-        Obstacle("It is rejected as #3: Why", 'Change it, or set reconciler.dev/retry: "1" on its manifest.'),
-    ),
-    (
-        {"reason": Reason.PAUSED, "message": "Why"},
-        {},
-        Obstacle("It is paused: Why", "Remove reconciler.dev/paused."),
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "target", "want"), STATES)
-def test_state_of_a_package_on_its_way(
-    change: Mapping[str, Any], target: Mapping[str, Any], want: Obstacle
-) -> None:
-    found = standstill("v3", replace(KEPT, **change), resolved=a_resolved(pin=a_pin(3)), target=target)
-
-    assert found.obstacles == (want,)
-    assert found.review == ("web/v3" if "draft" in target else "")
-
-
-def test_stalled_package_needs_a_correction() -> None:
-    change = replace(KEPT, reason=Reason.OWNER_STALLED, message="Why")
-
-    found = standstill("v3", change, resolved=a_resolved(pin=a_pin(3)), variants={})
-
-    hint = "Correct the manifest or the repository; `reconciler doctor` checks repositories."
-    assert found.obstacles == (Obstacle("It is stalled: Why", hint),)
 
 
 THERE = "Main has web/v1, by its name; what follows is about another change of the package"
@@ -322,10 +175,6 @@ def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
             "It is pending: 5 are open", "Wait, or change the limits and schedules in spec.pullRequests."
         ),
     )
-
-
-def test_published_package_that_is_not_there_yet_has_no_state_to_tell() -> None:
-    assert standstill("v3", resolved=a_resolved(pin=a_pin(3))).obstacles == ()
 
 
 def test_a_package_that_waits_for_its_wave_asks_for_nothing_else() -> None:

@@ -69,24 +69,6 @@ def test_generated_manifests_come_from_the_lock_of_their_cluster() -> None:
 # Every field by its whole origin
 
 EDGE_AT, WEB_AT = Location("repositories.yaml", 1), Location("web.yaml", 1)
-UPSTREAM = f"upstream web/v1 at commit {a_pin(1).commit.oid}"
-OWNERSHIP = [
-    Origin("Kptfile", "metadata.name", "web", "spec.downstream.package", WEB_AT),
-    Origin(
-        "Kptfile",
-        "metadata.annotations.reconciler.dev/owner",
-        "default/default/web",
-        "PackageVariant default/web",
-        WEB_AT,
-    ),
-    Origin(
-        "Kptfile",
-        "metadata.annotations.reconciler.dev/location",
-        "edge/web",
-        "Repository default/edge",
-        EDGE_AT,
-    ),
-]
 
 
 def fields_of(
@@ -117,33 +99,6 @@ class Lines(dict[FieldPath, int]):
         return self.get(path, 1), 0
 
 
-def test_plain_variant_gives_upstream_and_ownership() -> None:
-    assert fields_of() == [
-        Origin("Kptfile", "upstream", "https://host/blueprints web web/v1", "spec.upstream.revision", WEB_AT),
-        Origin("Kptfile", "upstreamLock", a_pin(1).commit.oid, UPSTREAM),
-        Origin("*", "", "", f"{UPSTREAM}, where nothing below and no person says otherwise"),
-        *OWNERSHIP,
-    ]
-
-
-@pytest.mark.parametrize(
-    ("selector", "source"),
-    [
-        ({"revision": 1}, "spec.upstream.revision"),
-        ({"workspaceName": "w"}, "spec.upstream.workspaceName"),
-        ({"tag": "t"}, "spec.upstream.tag"),
-        ({"version": "^1"}, "spec.upstream.version"),
-        ({"branch": "main"}, "spec.upstream.branch"),
-        ({"tag": "t", "branch": "main"}, "spec.upstream.tag"),
-        ({}, "spec.upstream"),
-    ],
-)
-def test_upstream_comes_from_its_selector(selector: dict[str, Any], source: str) -> None:
-    found = fields_of({"upstream": {"repo": "blueprints", "package": "web", **selector}})
-
-    assert found[0].source == source
-
-
 @pytest.mark.parametrize(
     ("resolved", "ref"),
     [
@@ -160,12 +115,6 @@ def test_package_keeps_its_upstream_where_the_tag_moved_without_consent(
 
     assert found[0].value.endswith(f" {ref}")
     assert found[1].source.startswith(f"upstream {ref} at commit ")
-
-
-def test_package_is_named_within_its_repository() -> None:
-    found = fields_of(view=replace(EDGE, directory="sites"), path="sites/a/web")
-
-    assert [origin.value for origin in found[3:]] == ["web", "default/default/web", "edge/a/web"]
 
 
 def context_origins(spec: dict[str, Any], *, deployment: bool = False, path: str = "web") -> list[Origin]:
@@ -200,24 +149,6 @@ def test_package_context_comes_from_the_repository_and_the_manifest() -> None:
         in_context("a", "(removed)", "spec.packageContext.removeKeys"),
         in_context("name", "(removed)", "spec.packageContext.removeKeys"),
     ]
-
-
-def test_functions_come_from_their_place_in_the_lists() -> None:
-    pipeline = {
-        "mutators": [{"image": "a:v1", "name": "first"}, {"image": "b:v1"}],
-        "validators": [{"image": "c:v1", "name": "check"}, {"exec": "local"}],
-    }
-
-    found = fields_of({"pipeline": pipeline, "mutators": [{"image": "d:v1", "name": "alone"}]})[6:]
-
-    assert [(origin.field, origin.value, origin.source) for origin in found] == [
-        ("pipeline.mutators[PackageVariant.web.first.0]", "a:v1", "spec.pipeline.mutators[0]"),
-        ("pipeline.mutators[PackageVariant.web..1]", "b:v1", "spec.pipeline.mutators[1]"),
-        ("pipeline.mutators[PackageVariant.web.alone.0]", "d:v1", "spec.mutators[0]"),
-        ("pipeline.validators[PackageVariant.web.check.0]", "c:v1", "spec.pipeline.validators[0]"),
-        ("pipeline.validators[PackageVariant.web..1]", "", "spec.pipeline.validators[1]"),
-    ]
-    assert {(origin.file, origin.location) for origin in found} == {("Kptfile", WEB_AT)}
 
 
 FLEET = ObjectName("default", "fleet")

@@ -9,11 +9,10 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op, Outcome, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.report.build import build_report, is_unchanged, summary_line
-from reconciler.report.console import ansi
 from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
 from tests.support.plan_values import a_conflict
 from tests.support.values import replace
-from tests.unit.report.plans import CREATED, NAMES, OUTCOME, PLAN, change
+from tests.unit.report.plans import CREATED, NAMES, OUTCOME, change
 
 
 @pytest.mark.parametrize(
@@ -42,22 +41,6 @@ def test_only_published_packages_are_unchanged(phase: Phase) -> None:
     assert is_unchanged(kept, PackageStatus(phase, package=kept.package)) is (phase is Phase.PUBLISHED)
 
 
-def test_colours_change_no_word() -> None:
-    import re
-
-    coloured = [re.sub(r"\x1b\[\d+m", "", line) for line in plan_lines(build_report(PLAN, NAMES), paint=ansi)]
-
-    assert coloured == list(plan_lines(build_report(PLAN, NAMES)))
-
-
-def test_an_empty_plan_says_that_nothing_is_to_do() -> None:
-    plan = Plan((change(Op.KEEP),), checksum="e" * 64)
-
-    assert list(plan_lines(build_report(plan, NAMES), quiet=True)) == [
-        f"Nothing to do: 1 kept (checksum {'e' * 12})"
-    ]
-
-
 def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
     text = "\n".join(change_lines(CREATED, NAMES))
 
@@ -67,12 +50,6 @@ def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
     assert "upstream: 3" in text
     assert "local: 5" in text
     assert "manifest: config/set.yaml:3" in text
-
-
-def test_a_name_cannot_forge_a_row() -> None:
-    plan = Plan((change(Op.CREATE, "x\ndelete  everything", Reason.NEW),))
-
-    assert len(list(plan_lines(build_report(plan, NAMES)))) == 3
 
 
 def test_failures_come_after_what_was_done() -> None:
