@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,6 +28,9 @@ from reconciler.names.refs import HEADS, is_group
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
 from reconciler.plan.impact import ImpactReader
 from reconciler.policy import Limits, RiskPolicy
+
+_COMPARING: Final = Lock()
+"""Repositories are written side by side: of those with equal changes one compares them, the others wait."""
 
 
 class PullRequestTexts:
@@ -61,7 +66,8 @@ class PullRequestTexts:
         files, described, links, upstream = {}, [], {}, {}
         for member in members:
             before, after = _sides(target.mirror, member, pull)
-            files[member.package] = target.differences.changes(before, after, member.own_names)
+            with _COMPARING:
+                files[member.package] = target.differences.changes(before, after, member.own_names)
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             commits = member.request.upstream if member.request else None
             upstream[member.package] = target.log.changes(commits) if target.log else ()

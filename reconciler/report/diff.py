@@ -1,7 +1,6 @@
 """Files that a change adds, edits or removes: what fits a pull request, and patches of Git. Pure."""
 
 import hashlib
-import threading
 import zlib
 from base64 import b85encode
 from collections.abc import Iterable, Iterator
@@ -40,14 +39,10 @@ class FileChange(NamedTuple):
 
 
 class DifferenceReader:
-    """Compares files; changes of many packages that are equal but for own names are compared once.
-
-    Repositories that are written side by side ask at the same time.
-    """
+    """Compares files; changes of many packages that are equal but for own names are compared once."""
 
     def __init__(self) -> None:
         self._changes: dict[object, FileChange] = {}
-        self._lock = threading.Lock()
 
     def changes(self, before: Files, after: Files, own_names: Iterable[str] = ()) -> tuple[FileChange, ...]:
         """Return the changed files, with a difference where both sides have the file.
@@ -79,13 +74,12 @@ class DifferenceReader:
             own_values = OwnValues(())
         old, new = own_values.mask(before.data), own_values.mask(after.data)
         key = (path, before.mode, after.mode, hashlib.sha256(old).digest(), hashlib.sha256(new).digest())
-        with self._lock:
-            change = self._changes.get(key)
-            if change is None:
-                if len(self._changes) >= _MOST_CHANGES:
-                    self._changes.clear()
-                hides = holds_secret(before, after)
-                change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
+        change = self._changes.get(key)
+        if change is None:
+            if len(self._changes) >= _MOST_CHANGES:
+                self._changes.clear()
+            hides = holds_secret(before, after)
+            change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
         if values.hides_file(before, after):
             return change._replace(text="", note=_NOT_SHOWN)
         text = values.text(own_values.fill_text(change.text) if own_values.values else change.text)

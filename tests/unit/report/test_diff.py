@@ -1,9 +1,6 @@
 """Differences of files in a pull request: what is shown, what is only counted, and nothing of a Secret."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +8,6 @@ from hypothesis import strategies as st
 
 from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
-from reconciler.report import diff
 from reconciler.report.diff import MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
@@ -51,25 +47,6 @@ def test_differences_beyond_the_room_of_a_text_are_left_out() -> None:
     assert len(shown) == MOST_TEXT // size
     assert {change.note for change in changes if not change.text} == {"does not fit here"}
     assert all(isinstance(change, FileChange) and change.added == 20 for change in changes)
-
-
-def test_what_is_asked_at_the_same_time_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compare, compared = diff._masked_change, list[str]()
-
-    def count(path: str, *arguments: Any, **options: Any) -> FileChange:
-        compared.append(path)
-        time.sleep(0.02)
-        return compare(path, *arguments, **options)
-
-    monkeypatch.setattr(diff, "_masked_change", count)
-    reader = DifferenceReader()
-    sides = [{"a.yaml": File.of(data)} for data in (b"a: 1\n", b"a: 2\n")]
-
-    with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda _: reader.changes(*sides), range(4)))
-
-    assert compared == ["a.yaml"]
-    assert answers == [DifferenceReader().changes(*sides)] * 4
 
 
 def test_reader_of_many_packages_tells_of_each_what_a_new_one_tells() -> None:
