@@ -166,7 +166,7 @@ class Cluster(Struct, frozen=True, dict=True):  # it keeps indexes
 
     @cached_property
     def governing(self) -> tuple[object, ...]:
-        """What decides about objects of all kinds, but for stored versions and definitions."""
+        """All that decides about objects of all kinds, but for stored versions and definitions."""
         snapshot, kinds = self.snapshot, (POLICY, BINDING, NAMESPACE, *sorted(self.parameters))
         lists = [*map(str, sorted(snapshot.complete)), *map(str, sorted(snapshot.resources.items()))]
         served = None if snapshot.served is None else sorted(snapshot.served)

@@ -439,14 +439,14 @@ def missing_branch_hint(head: str) -> str:
     return "Set annotation reconciler.dev/retry of its variant to another value, and run `reconciler apply`."
 
 
-def record_blobs(mirror: Mirror, known: Container[str] = ()) -> Iterator[tuple[str, Oid | None]]:
-    """Yield the refs of pull requests that are not `known` with their records, None for one without.
+def record_blobs(mirror: Mirror, seen: Container[str] = ()) -> Iterator[tuple[str, Oid | None]]:
+    """Yield the refs of pull requests that are not `seen` with their records, None for one without.
 
     Raises:
         UnavailableError: The repository cannot be read at all.
     """
     for ref, commit in mirror.refs().items():
-        if ref not in known and number_of(ref) is not None:
+        if ref not in seen and number_of(ref) is not None:
             yield ref, mirror.blob_at(commit, FILE)
 
 
@@ -463,11 +463,11 @@ def read_records(mirror: Mirror, held: HeldRecords) -> Iterator[PullRecord | Pul
         UnavailableError: The repository cannot be read at all.
     """
     refs = mirror.refs()
-    known = {ref for ref, (commit, _) in held.items() if refs.get(ref) == commit}
-    blobs = dict(record_blobs(mirror, known))
+    current = {ref for ref, (commit, _) in held.items() if refs.get(ref) == commit}
+    blobs = dict(record_blobs(mirror, current))
     mirror.ensure(filter(None, blobs.values()))
-    for ref in (ref for ref in refs if ref in known or ref in blobs):
-        if ref not in known:
+    for ref in (ref for ref in refs if ref in current or ref in blobs):
+        if ref not in current:
             try:
                 read = _read(mirror, ref, blobs[ref])
             except (PackageRefusedError, UnavailableError) as error:
