@@ -155,10 +155,10 @@ class LossReader(Struct):
         masked = own_values.mask(data)
         key = masked, masked is data  # a file may have zero bytes itself
         if key not in self._removable:
-            found = dict(_removable(data))
-            if masked is not data and own_values.may_be_in([[*name, body] for name, body in found.items()]):
-                return found
-            self._removable[key] = found
+            takers = dict(_removable(data))
+            if masked is not data and own_values.may_be_in([[*name, body] for name, body in takers.items()]):
+                return takers
+            self._removable[key] = takers
         return self._removable[key]
 
     def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, object]) -> Iterator[Loss]:

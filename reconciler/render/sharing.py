@@ -276,9 +276,9 @@ class _Inputs(Struct):
 
     def is_idle(self, spec: PackageVariantSpec, pipelines: Iterable[Iterable[Step]]) -> bool:
         """Tell whether all pipelines have a function that cannot run in the same place: then none runs."""
-        policy, own = self.inventory.policy.functions, tuple(_steps_of_spec(spec))
+        policy, added = self.inventory.policy.functions, tuple(_steps_of_spec(spec))
         places = [
-            {step.package for step in chain(own, steps) if _function(step, policy) == _RUNS_NOWHERE}
+            {step.package for step in chain(added, steps) if _function(step, policy) == _RUNS_NOWHERE}
             for steps in pipelines
         ]
         return bool(places and set.intersection(*places))
