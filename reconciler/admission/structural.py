@@ -5,7 +5,7 @@ Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, listt
 
 import base64
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -287,12 +287,14 @@ def _uses_old(text: str) -> bool:
     return re.search(r"\boldSelf\b", text) is not None
 
 
-def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
-    if not has_rules(schema) or value is None:
+def _rules(schema: Schema, value: Any, old: Any, path: str, nested: Sequence[Schema] = ()) -> Iterator[Fault]:
+    """Yield the rules that fail; `nested` is what `allOf` of its parents has for a value."""
+    if value is None or not (nested or has_rules(schema)):
         return
+    parts = [schema, *_with_all_of(nested), *_with_all_of(items(schema, "allOf"))]
     is_unchanged = old is not _UNSET and _same(value, old)
     due = []
-    for rule in items(schema, _RULES):
+    for rule in (rule for part in parts for rule in items(part, _RULES)):
         is_transition = _uses_old(str(rule.get("rule")))
         has_sides = old is not _UNSET or rule.get("optionalOldSelf") is True
         if has_sides if is_transition else not is_unchanged:
@@ -301,14 +303,21 @@ def _rules(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
         yield from _evaluated(due, schema, value, old, path)
     if isinstance(value, Mapping):
         for key, part in value.items():
-            part_schema = _property(schema, key)
+            part_schema, *others = (_property(beside, key) for beside in parts)
             if part_schema is not None:
                 before = old.get(key, _UNSET) if isinstance(old, Mapping) else _UNSET
-                yield from _rules(part_schema, part, before, _join(path, key))
+                yield from _rules(part_schema, part, before, _join(path, key), [*filter(None, others)])
     members = schema.get("items")
     if isinstance(value, list) and isinstance(members, Mapping):
+        more = [beside["items"] for beside in parts[1:] if isinstance(beside.get("items"), Mapping)]
         for index, (part, before) in enumerate(_correlated(schema, value, old)):
-            yield from _rules(members, part, before, f"{path}[{index}]")
+            yield from _rules(members, part, before, f"{path}[{index}]", more)
+
+
+def _with_all_of(parts: Iterable[Schema]) -> Iterator[Schema]:
+    for part in parts:
+        yield part
+        yield from _with_all_of(items(part, "allOf"))
 
 
 _ANYWHERE: dict[tuple[int, str], tuple[Schema, bool]] = {}
@@ -325,6 +334,7 @@ def _is_anywhere(schema: Schema, keyword: str, is_meant: Callable[[Any], bool]) 
             *_mapping(schema.get("properties")).values(),
             schema.get("items"),
             schema.get("additionalProperties"),
+            *items(schema, "allOf"),
         ]
         is_any = is_meant(schema.get(keyword)) or any(
             _is_anywhere(part, keyword, is_meant) for part in parts if isinstance(part, Mapping)

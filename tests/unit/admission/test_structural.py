@@ -86,6 +86,11 @@ ODD = (
     "{type: object, properties: {n: {type: integer}, l: {type: array, items: {type: integer,"
     " x-kubernetes-validations: [{rule: self % 2 == 1, message: bad}]}}}}"
 )
+NESTED = (
+    "{type: object, properties: {l: {type: array, items: {type: object, properties: {a: {type: string}}}}},"
+    " allOf: [{properties: {l: {items: {allOf: [{properties:"
+    " {a: {x-kubernetes-validations: [{rule: self == 'b', message: bad}]}}}]}}}}]}"
+)
 PORT = f"{{type: object, properties: {{k: {{type: string}}, p: {{type: integer, {FIXED}}}}}}}"
 PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PORT}}}}}}}"
 
@@ -125,6 +130,8 @@ PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PO
         (rule("isSemver(self, true) && !isSemver(self)"), None, "v1.02", False),
         (rule("quantity(self).add(1).isGreaterThan(quantity(self))"), None, f"'{10**40}'", False),
         (rule("[self].flatten() == self.reverse() || [1, 0].sort() != self", NUMBERS), None, "[0, 1]", True),
+        (NESTED, None, "{l: [{a: x}]}", True),
+        (NESTED, None, "{l: [{a: b}]}", False),
         (PORTS, TWO, SWAPPED, False),
         (PORTS, "{ports: [{k: a, p: 1}]}", "{ports: [{k: a, p: 2}]}", True),
     ],
