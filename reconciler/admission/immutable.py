@@ -53,7 +53,8 @@ _REASONS: Final[Mapping[str, str]] = {
     "value": "may not be changed in an update",
 }
 _ROWS: Final = """\
-Deployment.apps DaemonSet.apps ReplicaSet.apps: spec.selector # ValidateUpdate of each strategy 1.32
+Deployment.apps ReplicaSet.apps: spec.selector # ValidateUpdate of deploymentStrategy, rsStrategy 1.30
+DaemonSet.apps: spec.selector # ValidateUpdate of daemonSetStrategy 1.16
 ControllerRevision.apps: data # ValidateControllerRevisionUpdate 1.32
 Job.batch: spec.selector, spec.completionMode, spec.podFailurePolicy >=1.26 # ValidateJobSpecUpdate 1.36
 Job.batch: spec.backoffLimitPerIndex >=1.29, spec.successPolicy >=1.31 # ValidateJobSpecUpdate 1.36
@@ -78,7 +79,7 @@ VolumeAttachment.storage.k8s.io: spec # ValidateVolumeAttachmentUpdate 1.36
 CustomResourceDefinition.apiextensions.k8s.io: spec.group, spec.names.plural # ...SpecUpdate 1.37
 CustomResourceDefinition.apiextensions.k8s.io: spec.scope, spec.names.kind # ...SpecUpdate 1.37
 """
-"""Kinds, their fields, and the function of Kubernetes with which the row was compared, in a version.
+"""Kinds, their fields, and the function of Kubernetes with which the row was compared, in about this version.
 
 A version that has a field only as alpha drops it before it is compared. What other fields decide is below.
 """
