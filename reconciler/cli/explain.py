@@ -28,10 +28,11 @@ from reconciler.report.locks import dependency_graph, node_names
 from reconciler.report.machine import API_VERSION
 from reconciler.report.text import change_lines, history_lines, problem_lines
 from reconciler.run.options import RunOptions
-from reconciler.run.plan import PlannedRun, plan_run
+from reconciler.run.plan import PlannedRun
 from reconciler.run.queries import (
     explain_standstill,
     named_changes,
+    plan_about,
     read_history,
     read_origins,
     trace_variant,
@@ -71,7 +72,7 @@ def explain(
       reconciler explain edge-east/nginx --history
       reconciler explain edge-east/nginx -o json
     """
-    planned = plan_run(settings)
+    planned = plan_about(settings, package)
     inventory = planned.inputs.inventory
     change = find_change(planned, package)
     variant = trace_variant(planned, change)

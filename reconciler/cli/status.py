@@ -113,9 +113,12 @@ def status(
     if watch and (output not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and text", hint="Run `reconciler status` from a timer.")
     filters = StatusFilter(tuple(names), sets, labels, states, repositories)
+    # A page and a value tell of the whole fleet, whatever rows they show.
+    is_whole = html_file is not None or output in (Output.JSON, Output.YAML)
+    about = "" if is_whole else filters.package
     printer = make_printer()
     while True:
-        observed = read_status(settings)
+        observed = read_status(settings, about)
         with suppress(DefectError), guard("names of rows"):  # one that has none is a problem below
             _check_names(observed.owners, filters)
         if watch:

@@ -18,17 +18,20 @@ _SHARD = re.compile(r"(auto|[0-9]{1,4})/([0-9]{1,4})")
 
 
 class Shard(NamedTuple):
-    """One of `parts`, numbered from 0."""
+    """One of `parts`, numbered from 0; or the one repository with the URL `only`, to ask about it."""
 
     part: int = 0
     parts: int = 1
+    only: str = ""
 
     def __str__(self) -> str:
         """Return it as `--shard` takes it; nothing for the whole fleet."""
-        return f"{self.part}/{self.parts}" if self.parts > 1 else ""
+        return f"{self.part}/{self.parts}" if self.parts > 1 and not self.only else ""
 
     def holds(self, url: str) -> bool:
         """Tell whether a downstream repository, by its normalised URL, is this shard's."""
+        if self.only:
+            return url == self.only
         return self.parts == 1 or shard_of(url, self.parts) == self.part
 
     def others(self) -> Iterator["Shard"]:

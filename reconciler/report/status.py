@@ -45,6 +45,12 @@ class StatusFilter(NamedTuple):
     states: tuple[str, ...] = ()
     repositories: tuple[str, ...] = ()
 
+    @property
+    def package(self) -> str:
+        """The one package that is asked for, as REPO/PACKAGE; "" where others may be meant, too."""
+        name = self.names[0] if len(self.names) == 1 and not any(self[1:]) else ""
+        return name if "/" in name and not {*"*?["} & {*name} else ""
+
     def select(self, owners: Iterable[Owner]) -> list[Owner]:
         """Return the owners that match, in their order."""
         return [owner for owner in owners if self._matches(owner)]

@@ -4,6 +4,7 @@ A shard expands between two steps of reading: `read_inputs`.
 """
 
 import os
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
@@ -83,13 +84,14 @@ from reconciler.run.options import RunOptions, open_mirrors
 class RunInputs(Struct, frozen=True, dict=True):
     """Everything that was read, and the repositories that it was read from.
 
-    `expanded` are the variants, where they had to be known to read the rest.
+    `expanded` are the variants, where they had to be known to read the rest, `shard` is what was read.
     """
 
     inventory: Inventory
     mirrors: Mirrors
     forges: Forges = field(default_factory=Forges)
     expanded: Desired | None = None
+    shard: Shard = WHOLE
 
     @cached_property
     def dependencies(self) -> DependencyInputs:
@@ -125,12 +127,18 @@ class RunInputs(Struct, frozen=True, dict=True):
 
 
 def read_inputs(
-    options: RunOptions, forges: Forges | None = None, *, writes: bool = False, lists_ended: bool = False
+    options: RunOptions,
+    forges: Forges | None = None,
+    *,
+    writes: bool = False,
+    lists_ended: bool = False,
+    about: str = "",
 ) -> RunInputs:
     """Read everything that a run may know. Writes nothing.
 
     If the caller `writes`, an unmerged or outdated commit is refused before anything else is read.
-    `lists_ended` lists all pull requests with their texts, also those that ended long ago.
+    `lists_ended` lists all pull requests with their texts, also those that ended long ago. To tell of one
+    package, `about`, as REPO/PACKAGE, what its repository needs is read, where that is enough.
 
     Raises:
         RefusedError: The commit is not merged or not the newest, and `writes`.
@@ -143,10 +151,22 @@ def read_inputs(
             check_opened(opened)
         reading = _reading(options, opened, mirrors)
         control = read_control(options.control, mirrors, os.environ, reading, forges)
-        inventory, expanded = _read_repositories(control, options.shard)
+        shard = _asked_shard(control.inventory, about) if about else options.shard
+        inventory, expanded = _read_repositories(control, shard)
         if not writes:
             inventory = with_former_variants(options.control, inventory, opened, mirrors, reading)
-    return RunInputs(inventory, mirrors, forges, expanded)
+    return RunInputs(inventory, mirrors, forges, expanded, shard)
+
+
+def _asked_shard(inventory: Inventory, package: str) -> Shard:
+    """Return the repository of a package, the whole fleet where others decide about its pull request."""
+    name, limits = re.split("[/#]", package)[0], inventory.policy.pull_requests
+    urls = [view.url for view in inventory.repositories.values() if view.key.name == name]
+    # It may be an owner by its namespace, too.
+    keys = (*(variant.key for variant in inventory.variants), *(pvs.key for pvs in inventory.sets))
+    namespaces = {key.namespace for key in keys}
+    is_alone = len(urls) == 1 and name not in namespaces and not (limits.max_open or limits.max_new)
+    return Shard(parts=2, only=urls[0]) if is_alone else WHOLE
 
 
 def _read_repositories(control: Reading, shard: Shard) -> tuple[Inventory, Desired | None]:
@@ -164,7 +184,7 @@ def _read_repositories(control: Reading, shard: Shard) -> tuple[Inventory, Desir
     inventory = with_trees(read.inventory, read.mirrors)
     desired = expand(inventory)
     urls, why = wanted(desired, inventory, read_dependencies(inventory, control.mirrors), shard)
-    notes = [f"Shard {shard} reads every repository: {why}"] if why else ()
+    notes = [f"Shard {shard} reads every repository: {why}"] if why and not shard.only else ()
     inventory = read.read(urls, planned=clusters).complete(*notes)
     before, after = (frozenset(map(id, i.repositories.values())) for i in (read.inventory, inventory))
     return inventory, desired if before == after else None
@@ -419,15 +439,17 @@ class PlannedRun(Struct, frozen=True):
         return 2 + sum(len(c.writes) + bool(c.pull) + len(c.close) for c in changes)
 
 
-def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False) -> PlannedRun:
-    """Read everything, and compute the plan. Writes nothing.
+def plan_run(
+    options: RunOptions, forges: Forges | None = None, *, to_apply: bool = False, about: str = ""
+) -> PlannedRun:
+    """Read everything, or what tells of one package (`about`), and compute the plan. Writes nothing.
 
     Raises:
         RefusedError: The commit is not merged, and the plan is to be applied.
         UsageError: A name to upgrade is no package's.
     """
     with stage("read"):
-        inputs = read_inputs(options, forges, writes=to_apply)
+        inputs = read_inputs(options, forges, writes=to_apply, about=about)
     if options.resolving.upgrade:
         # Variants follow their upstreams, unless they are held.
         variants = inputs.expand().variants
@@ -437,7 +459,7 @@ def plan_run(options: RunOptions, forges: Forges | None = None, *, to_apply: boo
                     f"It follows its upstream by itself; if it is held, run `reconciler lock follow {name}`."
                 )
                 raise UsageError(f"{name} is a variant, and no package that a cluster needs", hint=hint)
-    return plan_fleet(inputs, options.shard, options.resolving)
+    return plan_fleet(inputs, inputs.shard, options.resolving)
 
 
 def plan_fleet(

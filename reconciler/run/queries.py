@@ -65,9 +65,9 @@ class FleetStatus(Struct, frozen=True):
     needs: tuple[Need, ...] = ()
 
 
-def read_status(options: RunOptions) -> FleetStatus:
-    """Return the phase of every package and the conditions of its owner before any effect."""
-    planned = plan_run(options)
+def read_status(options: RunOptions, about: str = "") -> FleetStatus:
+    """Return the phase of every package, or of one, and the conditions of its owner before any effect."""
+    planned = plan_about(options, about)
     return tell(planned.plan, lambda plan: _fleet_status(replace(planned, plan=plan)))
 
 
@@ -201,6 +201,14 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
         find_unread(inputs.inventory),
         inputs.inventory.control.standing,
     )
+
+
+def plan_about(options: RunOptions, package: str) -> PlannedRun:
+    """Return the plan of the repository of a package, of the whole fleet where it has none of that name."""
+    planned = plan_run(options, about=package)
+    is_whole = planned.inputs.shard == options.shard
+    is_enough = is_whole or any(package in names for *names, _ in named_changes(planned))
+    return planned if is_enough else plan_run(options)
 
 
 def named_changes(planned: PlannedRun) -> Iterator[tuple[str, str, Change]]:

@@ -86,6 +86,16 @@ def test_a_shard_contacts_its_repositories_and_their_upstreams(fleet: ServedFlee
     assert fleet.contacted("plan") == set(NAMES)
 
 
+def test_a_question_about_a_package_contacts_its_repository_and_upstreams(fleet: ServedFleet) -> None:
+    edge = EDGES[1]
+    for question in ("explain", "status"):
+        assert fleet.contacted(question, f"{edge}/web") == {"blueprints", edge, f"for-{edge}"}
+        assert (fleet.said.code, edge in fleet.said.out) == (0, True), fleet.said
+        assert fleet.contacted(question, f"{edge}/none") == set(NAMES)
+        assert fleet.said.code == 2
+    assert fleet.contacted("status", f"{edge}/web", "edge-3/web") == set(NAMES)
+
+
 def test_a_shard_contacts_the_upstream_that_a_package_leaves(fleet: ServedFleet) -> None:
     # How URLs are shared out depends on the port of the server.
     shard = next(s for s in SPLITS if fleet.needed(s) & set(EDGES) and set(SOURCES) - fleet.needed(s))
