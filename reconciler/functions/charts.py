@@ -378,10 +378,11 @@ def find_chart(
         others = sorted(path for path in files if path.startswith(f"{root}-") and path.endswith(".tgz"))
         archive = next((path for path in exact if path in files), others[0] if len(others) == 1 else "")
         if not archive:
-            charts = {path.split("/")[-2] for path in files if path.endswith("/Chart.yaml")}
-            hint = suggest(name, charts, otherwise="") or (
-                "Vendor it with `reconciler package from-chart`: no run fetches a chart."
-            )
+            charts = {path.removesuffix("/Chart.yaml") for path in files if path.endswith("/Chart.yaml")}
+            inside_home = {path.removeprefix(f"{home}/") for path in charts if path.startswith(f"{home}/")}
+            elsewhere = next((path for path in sorted(charts) if path.rpartition("/")[2] == name), "")
+            hint = f"Move {elsewhere}/ to {root}/." if elsewhere else suggest(name, inside_home, otherwise="")
+            hint = hint or "Vendor it with `reconciler package from-chart`: no run fetches a chart."
             raise ChartError(f"The package has no chart {name} in {home}/", (*at, "name"), hint)
         chart, actual = _archive(name, archive, files[archive], limits)
     if version and actual.lstrip("v") != version.lstrip("v"):

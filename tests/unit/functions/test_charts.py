@@ -221,6 +221,12 @@ REFUSED = [
         "chart.yaml:9: The package has no chart wep in charts/. Did you mean web?",
     ),
     Refused(
+        "a chart beside the directory of charts",
+        {path.removeprefix("charts/"): file for path, file in chart(a=DEPLOYMENT).items()},
+        config("web"),
+        "The package has no chart web in charts/. Move web/ to charts/web/.",
+    ),
+    Refused(
         "another version",
         chart(a=DEPLOYMENT),
         config(chart_args={"version": "2.0.0"}),
