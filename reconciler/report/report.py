@@ -177,7 +177,7 @@ class PackageOverview(NamedTuple):
     def review_after(self, change: Change) -> str:
         """Return the revision in review when a change is made, "" for none."""
         planned = change.upstream_to if change.written is not None and change.op is not Op.DELETE else ""
-        return planned if planned not in ("", self.main) else self.review
+        return planned or self.review
 
 
 class ProblemGroup(NamedTuple):

@@ -128,6 +128,22 @@ def test_a_target_whose_repository_is_renamed_keeps_its_wave() -> None:
     assert world.is_quiet()
 
 
+def test_a_draft_that_is_rolled_back_to_hand_a_package_over_is_no_update() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    renamed = the_set(
+        2, {ROLL_BACK: "web/v2"}, target={"repositories": [{"name": name} for name in ("asia", "eu1", "us1")]}
+    )
+    asia = repository("ap1").replace("name: ap1", "name: asia")
+    Repo(world.control).commit({"manifests/ap1.yaml": asia, "manifests/set.json": renamed})
+
+    told = world.run("apply").out
+
+    assert "review     change of web/v1" in told
+    assert "update to web/v2" not in told
+
+
 def test_a_set_follows_a_moved_tag_by_one_annotation() -> None:
     world = make_edges()
     world.want(2)
