@@ -166,7 +166,7 @@ class ForeignModel(BaseModel):
 
 
 def known_versions(*versions: str, pattern: str = "") -> AfterValidator:
-    """Return the check that an API version is a known one, or matches the pattern that `versions` describe.
+    """Return the check that an API version is one of these or has a pattern; messages name `versions`.
 
     The objects of a cluster are accepted in any version: its API server understood them.
     """

@@ -7,8 +7,8 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from reconciler.api.meta import ForeignModel, Items, known_versions
 
-BundleSchema = Annotated[str, known_versions("1.0.x", "1.1.x", "1.2.x", pattern=r"v?1\.[0-2]\.\d+(-.+)?")]
-InstallationSchema = Annotated[str, known_versions("1.0.x", pattern=r"v?1\.0\.\d+(-.+)?")]
+BundleSchema = Annotated[str, known_versions("1.0.0", "1.1.0", "1.2.0", pattern=r"v?1\.[0-2]\.\d+(-.+)?")]
+InstallationSchema = Annotated[str, known_versions("1.0.2", pattern=r"v?1\.0\.\d+(-.+)?")]
 
 
 class PorterModel(ForeignModel):

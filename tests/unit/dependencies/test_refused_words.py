@@ -282,8 +282,9 @@ RUNTIME = document("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", {"ser
         (carvel(), "apiVersion", "data.packaging.carvel.dev/v7", "data.packaging.carvel.dev/v1alpha1"),
         (METADATA, "apiVersion", "data.packaging.carvel.dev/v1", "data.packaging.carvel.dev/v1alpha1"),
         (install_with(), "apiVersion", "packaging.carvel.dev/v1", "packaging.carvel.dev/v1alpha1"),
-        (installation(), "schemaVersion", "9.0.0", "1.0.x"),
-        (bundle(schemaVersion="1.0.1"), "schemaVersion", "9.0.0", "1.0.x"),
+        (installation(), "schemaVersion", "9.0.0", "1.0.2"),
+        (bundle(schemaVersion="v1.2.0"), "schemaVersion", "9.0.0", "1.0.0, 1.1.0, 1.2.0"),
+        (bundle(schemaVersion="1.0.0-alpha.1"), "schemaVersion", "1.0.x", "1.0.0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
