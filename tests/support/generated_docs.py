@@ -113,14 +113,15 @@ def metrics() -> str:
 def alerts() -> str:
     """Return the alert rules, with a word for each value that Prometheus writes into them."""
     (group,) = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text("utf-8"))["groups"]
-    rows = []
-    for rule in group["rules"]:
-        summary = rule["annotations"]["summary"].removeprefix("{{ $labels.reconciler }}: ")
-        summary = re.sub(r"{{ \$labels\.(\w+) }}", lambda label: label[1].upper(), summary)
-        summary = re.sub(r"{{ \$value[^}]*}}", "N", summary)
-        rows.append(
-            (f"`{rule['alert']}`", rule["labels"]["severity"], summary, rule["annotations"]["description"])
-        )
+
+    def text(annotation: str) -> str:
+        text = re.sub(r"{{ \$labels\.(\w+) }}", lambda label: label[1].upper(), annotation)
+        return re.sub(r"{{ \$value[^}]*}}", "N", text).removeprefix("RECONCILER: ")
+
+    rows = [
+        (f"`{rule['alert']}`", rule["labels"]["severity"], *map(text, rule["annotations"].values()))
+        for rule in group["rules"]
+    ]
     return table(("alert", "severity", "tells you that", "what you do"), rows)
 
 
