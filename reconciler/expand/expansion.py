@@ -15,7 +15,6 @@ from reconciler.api.validation import PartialModel
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
-from reconciler.expand.authored import check_declared_variant, expand_variant
 from reconciler.expand.findings import (
     SET_EMPTY,
     SET_READY,
@@ -24,7 +23,7 @@ from reconciler.expand.findings import (
     stalled_set,
     stalled_variant,
 )
-from reconciler.expand.generated import check_declared_set, expand_set
+from reconciler.expand.owners import check_declared_set, check_declared_variant, expand_set, expand_variant
 from reconciler.expand.variants import Desired, OwnerExpansion, VariantCandidate, set_key, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source, Sourced
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey

@@ -17,7 +17,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, plural, some, time_text, verb
 from reconciler.base.values import whole_number
 from reconciler.expand import expand
-from reconciler.expand.authored import is_paused
+from reconciler.expand.owners import is_paused
 from reconciler.expand.targets import named_clusters
 from reconciler.expand.variants import (
     ALLOW_DELETES,

@@ -17,7 +17,7 @@ from reconciler.base.text import Text, join_texts
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
 from reconciler.expand.findings import field_name
-from reconciler.expand.generated import ListedMarks
+from reconciler.expand.owners import ListedMarks
 from reconciler.expand.variants import FROM_TARGET, set_key, variant_key
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.resources import INPUT

@@ -19,8 +19,8 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
-from reconciler.expand.authored import with_defaults
 from reconciler.expand.checks import check_downstream
+from reconciler.expand.owners import with_defaults
 from reconciler.expand.variants import DesiredVariant, stable_uid, variant_key
 from reconciler.inventory.inventory import FieldPath, Inventory, PackageState, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey

@@ -13,8 +13,8 @@ from reconciler.dependencies.dialects.carvel import package_id
 from reconciler.dependencies.lock.format import LockUpdate, NeededPackage, RequirementPath, needed_packages
 from reconciler.dependencies.model.instances import Instance, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, ApiNeed, Candidate, Need, PackageNeed
-from reconciler.expand.authored import with_defaults
 from reconciler.expand.checks import check_downstream
+from reconciler.expand.owners import with_defaults
 from reconciler.expand.variants import (
     Desired,
     DesiredVariant,

@@ -19,7 +19,7 @@ from reconciler.dependencies.versions import (
     parse_loose,
     rank,
 )
-from reconciler.expand.generated import find_in_place, missing_package, untagged_chart
+from reconciler.expand.owners import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url

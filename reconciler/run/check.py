@@ -13,7 +13,7 @@ from reconciler.base.progress import open_task
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, expand
 from reconciler.expand.expansion import empty_selections
-from reconciler.expand.generated import assume_upstreams
+from reconciler.expand.owners import assume_upstreams
 from reconciler.functions.declared import check_functions
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Unit

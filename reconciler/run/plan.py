@@ -25,7 +25,7 @@ from reconciler.base.redact import learn_names, shown_credentials
 from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ResolveOptions
 from reconciler.expand import Desired, expand
-from reconciler.expand.generated import assume_upstreams
+from reconciler.expand.owners import assume_upstreams
 from reconciler.forge.registry import Forges
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.functions.runtimes.pipelines import open_pipelines

@@ -18,8 +18,7 @@ from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.objects import check_names
-from reconciler.read.snapshot import format_time, parse_header
-from reconciler.read.snapshot.objects import SUFFIXES, FileObjects, parse_snapshot_file
+from reconciler.read.snapshot import SUFFIXES, FileObjects, format_time, parse_header, parse_snapshot_file
 
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""

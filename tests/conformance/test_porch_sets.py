@@ -25,7 +25,7 @@ from reconciler.cel import Environment, Failure
 from reconciler.expand.checks import validate_set, validate_upstream, validate_variant
 from reconciler.expand.expansion import expand
 from reconciler.expand.findings import ExpansionError, joined
-from reconciler.expand.generated import describe_missing, find_upstream
+from reconciler.expand.owners import describe_missing, find_upstream
 from reconciler.expand.targets import Context, SelectedObject, TargetScope, unroll
 from reconciler.expand.template import Renderer, Scope, TemplateError, compile_template
 from reconciler.expand.variants import variant_identifier, variant_name

@@ -16,8 +16,7 @@ from reconciler.git.working_copy import create_bare
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import GroupKind
 from reconciler.policy import Limits, Policy
-from reconciler.read.snapshot import read_snapshot, snapshot_limits
-from reconciler.read.snapshot.objects import parse_snapshot_file
+from reconciler.read.snapshot import parse_snapshot_file, read_snapshot, snapshot_limits
 from tests.support.snapshot_forms import as_json_lines_of, as_json_of
 
 pytestmark = pytest.mark.slow

@@ -27,8 +27,7 @@ from reconciler.read.dependencies import parse_index
 from reconciler.read.files import parse_file, yaml_limits
 from reconciler.read.manifests import declared_objects, parse_manifests
 from reconciler.read.repositories.trees import read_header
-from reconciler.read.snapshot import parse_header, snapshot_limits
-from reconciler.read.snapshot.objects import parse_snapshot_file
+from reconciler.read.snapshot import parse_header, parse_snapshot_file, snapshot_limits
 from reconciler.read.state import parse_pins, read_histories, read_state, read_statuses
 from tools.fuzz.shapes import SEPARATOR
 

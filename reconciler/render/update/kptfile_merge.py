@@ -10,6 +10,7 @@ from msgspec import Struct
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.base.errors import Exit
 from reconciler.krm.merge import (
+    CompatibleMerge,
     FieldMerge,
     FromUpstream,
     Merged,
@@ -28,7 +29,6 @@ from reconciler.krm.merge import (
     merge_formats,
     root_of,
 )
-from reconciler.krm.merge.compatible import CompatibleMerge
 from reconciler.krm.merge.fields import FUNCTION, KPT_FUNCTION, element_key
 from reconciler.krm.schema import Shape
 from reconciler.krm.values import mapping_at, mappings_at

@@ -15,7 +15,7 @@ from reconciler.api.annotations import (
     check_resource,
 )
 from reconciler.base.reasons import Reason
-from reconciler.expand.generated import INHERITED
+from reconciler.expand.owners import INHERITED
 
 PROJECT = Path(__file__).parents[3]
 NO_KEYS = {"reconciler.dev/v1alpha1", "reconciler.dev/v1alpha2"}

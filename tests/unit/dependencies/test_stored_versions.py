@@ -16,7 +16,7 @@ from reconciler.dependencies.lock.update import update_locks
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind
-from reconciler.read.snapshot.objects import drop_private
+from reconciler.read.snapshot import drop_private
 
 BUCKET = GroupKind("s3.io", "Bucket")
 CRD = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")

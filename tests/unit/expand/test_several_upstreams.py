@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.expand import Desired, expand
-from reconciler.expand.generated import single_sets
+from reconciler.expand.owners import single_sets
 from reconciler.krm.yaml import load_documents
 from reconciler.names.ids import ObjectName
 from reconciler.plan.set_diff import diff_variants

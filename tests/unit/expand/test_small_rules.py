@@ -9,7 +9,7 @@ from reconciler.api.validation import parse_partly
 from reconciler.cel import Environment
 from reconciler.expand import expand
 from reconciler.expand.checks import check_set
-from reconciler.expand.generated import describe_missing
+from reconciler.expand.owners import describe_missing
 from reconciler.policy import Limits
 from tests.support.sets import package_set, repository, variant, world
 

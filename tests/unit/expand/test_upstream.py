@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.expand.generated import assume_upstreams, describe_missing, find_upstream
+from reconciler.expand.owners import assume_upstreams, describe_missing, find_upstream
 from reconciler.inventory.inventory import Commit, Draft, PackageRevision, RepositoryView, TreeAt
 from reconciler.names.ids import Lifecycle, Oid
 from tests.support.sets import COMMIT, TREE, a_package, blueprints, package_set, repository, variant, world

@@ -13,8 +13,14 @@ from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
 from reconciler.krm.yaml import YamlLimits
 from reconciler.names.ids import GroupKind
 from reconciler.policy import Policy, SnapshotPolicy
-from reconciler.read.snapshot import format_time, parse_time, read_snapshot
-from reconciler.read.snapshot.objects import FileObjects, item_lines, parse_snapshot_file
+from reconciler.read.snapshot import (
+    FileObjects,
+    format_time,
+    item_lines,
+    parse_snapshot_file,
+    parse_time,
+    read_snapshot,
+)
 from tests.support.control import FIRST, STEP_S, UNREAD, World, add_unread
 
 Make = Callable[..., World]

@@ -11,8 +11,7 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy, SnapshotPolicy
-from reconciler.read.snapshot import read_snapshot
-from reconciler.read.snapshot.objects import JsonBody, drop_private
+from reconciler.read.snapshot import JsonBody, drop_private, read_snapshot
 from tests.support.control import World
 
 Make = Callable[..., World]

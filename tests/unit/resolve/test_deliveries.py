@@ -32,7 +32,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.expand.authored import with_defaults
+from reconciler.expand.owners import with_defaults
 from reconciler.expand.variants import stable_uid, variant_key
 from reconciler.inventory.inventory import (
     Commit,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
+from reconciler.expand.authored import with_defaults
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
@@ -13,7 +14,7 @@ from reconciler.dependencies.model.instances import Instance, Resolved, Slot, Sl
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
 from reconciler.dependencies.model.packages import Candidate, Ecosystem
 from reconciler.dependencies.versions import parse_strict
-from reconciler.expand.authored import with_defaults
+from reconciler.expand.owners import with_defaults
 from reconciler.expand.variants import Desired, DesiredVariant, variant_key
 from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey

@@ -8,7 +8,7 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.expand.generated import find_in_place
+from reconciler.expand.owners import find_in_place
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.problems import Problem

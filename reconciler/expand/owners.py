@@ -1,4 +1,4 @@
-"""Expand a PackageVariantSet: unroll, render, name and validate its variants, all or nothing."""
+"""Expand one manifest: validate, give defaults, unroll, render and name its variants, all or nothing."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,20 +6,28 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.api.meta import LabelSelector, compile_selector
-from reconciler.api.porch import PLAIN_PACKAGES, PackageVariantSet, PackageVariantSpec, Upstream
+from reconciler.api.meta import LabelSelector, ObjectMeta, compile_selector
+from reconciler.api.porch import (
+    PLACEHOLDER,
+    PLAIN_PACKAGES,
+    PackageVariant,
+    PackageVariantSet,
+    PackageVariantSpec,
+    Pipeline,
+    Upstream,
+)
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, verb
 from reconciler.cel import EXTENSIONS as KNOWN_EXTENSIONS
 from reconciler.cel import Environment
-from reconciler.expand.authored import DEFAULTS, is_paused, normal_upstream
 from reconciler.expand.checks import (
     check_context,
     check_downstream,
     check_labels,
     check_name,
     check_set,
+    check_variant,
     validate_set,
     validate_variant,
 )
@@ -28,12 +36,14 @@ from reconciler.expand.targets import Context, TargetScope, named_clusters, unro
 from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
+    PAUSED,
     DesiredVariant,
     OwnerExpansion,
     VariantCandidate,
     set_key,
     stable_uid,
     variant_identifier,
+    variant_key,
     variant_name,
 )
 from reconciler.inventory.inventory import (
@@ -51,7 +61,95 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, NamedObject, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
 from reconciler.names.refs import TAGS, is_within, object_name, parent_directories, relative_package
-from reconciler.policy import Limits
+from reconciler.policy import Limits, Policy
+
+DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy": "delete"}
+
+
+def expand_variant(
+    variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
+) -> OwnerExpansion:
+    """Return the candidate of an authored PackageVariant, or all findings."""
+    owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
+    findings = check_declared_variant(variant)
+    if findings:
+        return OwnerExpansion(owner, source, findings=findings, valid=False)
+    downstream = spec.downstream
+    repo, package = (downstream.repo or "", downstream.package or "") if downstream else ("", "")
+    view = repositories.get(repo)
+    if view is None:
+        # The manifest stays valid: the Repository may be registered later.
+        return OwnerExpansion(owner, source, findings=(_missing_repository(repo),))
+    if invalid := tuple(check_downstream(view, package, policy.instance)):
+        return OwnerExpansion(owner, source, findings=invalid, valid=False)
+    metadata = variant.manifest.metadata
+    desired = DesiredVariant(
+        key=variant.key,
+        uid=metadata.uid or stable_uid(policy.instance, *variant.key),
+        spec=with_defaults(spec, repositories.get((spec.upstream and spec.upstream.repo) or "")),
+        source=source,
+        paused=is_paused(metadata) or is_paused(view.manifest.metadata),
+        times=(source.time,),
+        annotations=metadata.annotations or {},
+    )
+    package_key = PackageKey(view.url, view.full_path(package))
+    return OwnerExpansion(
+        owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), package_key),)
+    )
+
+
+def check_declared_variant(variant: Sourced[PackageVariant]) -> tuple[Finding, ...]:
+    """Return what is wrong with a PackageVariant whatever the fleet holds."""
+    spec = variant.manifest.spec
+    return (*validate_variant(spec), *check_variant(variant.key.name, spec))
+
+
+def with_defaults(
+    spec: PackageVariantSpec, upstream_view: RepositoryView | None = None
+) -> PackageVariantSpec:
+    """Fill in Porch's defaults and normalize aliases.
+
+    `spec.mutators` moves to `spec.pipeline.mutators` (D18), and the upstream is a `normal_upstream`.
+    """
+    changes: dict[str, object] = {name: value for name, value in DEFAULTS.items() if not getattr(spec, name)}
+    if spec.mutators is not None:
+        validators = spec.pipeline.validators if spec.pipeline else None
+        changes["pipeline"] = Pipeline(mutators=spec.mutators, validators=validators)
+        changes["mutators"] = None
+    if spec.upstream is not None:
+        upstream = normal_upstream(spec.upstream, upstream_view)
+        changes |= {"upstream": upstream} if upstream != spec.upstream else {}
+    return spec.model_copy(update=changes) if changes else spec
+
+
+def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream:
+    """Return an upstream without its empty selectors, which Porch ignores.
+
+    What Porch calls the revision of a Repository's branch, -1 or the workspace with its name, is that branch.
+    """
+    empty: dict[str, str | None] = {
+        name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
+    }
+    is_branch = upstream.revision == PLACEHOLDER
+    if view is not None and upstream.workspace_name == view.branch and not upstream.revision:
+        state = view.upstream_at(view.full_path(upstream.package or ""))
+        made: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts) if state else ()
+        is_branch = not any(revision.workspace == view.branch for revision in made)
+    if view is not None and is_branch:
+        empty |= {"revision": None, "workspace_name": None, "branch": view.branch}
+    return upstream.model_copy(update=empty) if empty else upstream
+
+
+def is_paused(metadata: ObjectMeta) -> bool:
+    """Tell whether an object is paused by annotation."""
+    return (metadata.annotations or {}).get(PAUSED) == "true"
+
+
+def _missing_repository(name: str) -> Finding:
+    path = ("spec", "downstream", "repo")
+    hint = "Register it as a Repository object in the same namespace."
+    return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
+
 
 INHERITED = (
     "reconciler.dev/retry",
