@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.base.errors import UnavailableError
-from reconciler.forge.api.dialect import ApiPullRequest, validated
+from reconciler.forge.api.dialect import validated
 from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.gitlab import GitLab
 from reconciler.forge.http import Transport
-from reconciler.inventory.inventory import PullState
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer
-from tests.support.values import replace
 
 
 class Api(NamedTuple):
@@ -88,20 +86,6 @@ def test_item_without_even_number_or_head_makes_the_list_unusable(
 
 
 TIMES = {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}
-CLOSED = {**TIMES, "closed_at": "1970-01-01T00:00:03Z"}
-OPEN = ApiPullRequest(
-    number=5,
-    head="drafts/web/w",
-    base="main",
-    title="Update web",
-    body="Why.",
-    draft=True,
-    state=PullState.OPEN,
-    head_oid="c0ffee",
-    labels=("fleet",),
-    url="https://forge.example/5",
-    times=(1, 2),
-)
 COMPLETE: dict[str, dict[str, Any]] = {
     "github": {
         **TIMES,
@@ -136,23 +120,3 @@ COMPLETE: dict[str, dict[str, Any]] = {
         "html_url": "https://forge.example/5",
     },
 }
-MERGED: dict[str, dict[str, Any]] = {
-    "github": {"state": "closed", "merged_at": "1970-01-01T00:00:03Z", "merge_commit_sha": "beef"},
-    "gitlab": {"state": "merged", "merge_commit_sha": "beef"},
-    "gitea": {"state": "closed", "merged": True, "merge_commit_sha": "beef"},
-}
-
-
-@pytest.mark.parametrize("kind", APIS)
-def test_complete_item_is_read_field_by_field(api: ScriptedApi, kind: str) -> None:
-    make, path, item = APIS[kind]
-    full = {**item(5, "drafts/web/w", 1), **COMPLETE[kind]}
-    merged = {**full, **CLOSED, **MERGED[kind]}
-    api.answers["GET", path] = Answer(200, [full, merged])
-
-    ((opened, ended),) = make(api.transport()).list_all()
-
-    # GitLab gives a fast-forward merge no commit of its own, so the head stands for it, also before.
-    assert replace(opened, merge_oid="") == OPEN
-    assert (ended.state, ended.draft, ended.merge_oid) == (PullState.MERGED, False, "beef")
-    assert (ended.times, ended.closed) == ((1, 2, 3), 3)

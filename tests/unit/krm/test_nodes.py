@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.merge import Node, is_same, root_of
+from reconciler.krm.merge import Node, root_of
 from reconciler.krm.merge.nodes import may_have_schema, shape_in_comments
 from reconciler.krm.yaml import Tree
 
@@ -15,30 +15,6 @@ def node(text: str, *path: str | int) -> Node:
     for step in path:
         at = at.children[step] if isinstance(step, str) else at.items[step]
     return at
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "same"),
-    [
-        ("a: 1\nb: 2\n", "b: 2\na: 1\n", True),
-        ("a: 1\n", "a: 1 # c\n", True),
-        ("a: x\n", "a: 'x'\n", True),
-        ("a: 1\n", "a: '1'\n", False),
-        ("a: 1\n", "a: 2\n", False),
-        ("a: 1\n", "b: 1\n", False),
-        ("a: 1\nb: 1\n", "a: 1\n", False),
-        ("a: 1\nb: 1\n", "a: 1\nb: 2\n", False),
-        ("[1, 2]", "- 1\n- 2\n", True),
-        ("[1, 2]", "[2, 1]", False),
-        ("[1, 2]", "[1]", False),
-        ("[1, 2]", "[1, 3]", False),
-        ("[]", "{}", False),
-        ("a: &x 1\nb: *x\n", "a: 1\nb: 1\n", False),
-    ],
-)
-def test_values_are_the_same_by_data_and_type(left: str, right: str, *, same: bool) -> None:
-    assert is_same(node(left), node(right)) is same
-    assert is_same(node(right), node(left)) is same
 
 
 ALIASED = "a: &x {b: 1}\nc: [*x, {d: 2}]\ne: {f: &y 1, g: *y}\nh: 3\n"

@@ -6,12 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Condition
-from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.expand.variants import variant_key
-from reconciler.names.ids import ObjectKey, ObjectName
-from reconciler.names.problems import Problem
+from reconciler.names.ids import ObjectKey
 from reconciler.plan.changes import (
     Change,
     Op,
@@ -20,7 +17,6 @@ from reconciler.plan.changes import (
 from reconciler.plan.compose import missing_text, with_after
 from reconciler.plan.status import plan_conditions
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
-from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
     BRANCH,
     KEPT,
@@ -160,10 +156,6 @@ def test_text_of_a_missing_effect() -> None:
 
 # Variants of which nothing can be done
 
-MISSING = Problem(Location("a", 1), Reason.UPSTREAM_NOT_FOUND, "It is not there", "").owned_by(
-    variant_key(WEB)
-)
-
 
 def stalled(reason: str, message: str, *, has_draft: bool = False) -> dict[str, tuple[str, str, str]]:
     nothing = ("False", "Stalled", message)
@@ -176,44 +168,11 @@ def stalled(reason: str, message: str, *, has_draft: bool = False) -> dict[str, 
     }
 
 
-def test_variant_with_a_problem_is_stalled() -> None:
-    other = MISSING.owned_by(variant_key(ObjectName("default", "other")))
-    later = replace(MISSING, message="Something else")
-    resolution = Resolution(problems=(other, MISSING, later))
-
-    assert conditions(resolution=resolution) == stalled("UpstreamNotFound", "It is not there")
-    assert conditions(resolution=Resolution(problems=(other,))) == GOOD
-
-
 def test_variant_of_a_repository_that_was_not_read_is_stalled() -> None:
     unread = stalled("Error", "its repository could not be read")
 
     assert conditions(None) == unread
     assert conditions(KEPT, downstreams={}) == unread
-
-
-@pytest.mark.parametrize(
-    ("target", "fields", "has_draft"),
-    [
-        ({}, {}, False),
-        ({"draft": a_draft()}, {}, True),
-        ({"draft": a_draft()}, {"downstreams": {}}, False),
-        ({"draft": a_draft(), "owner": WEB}, {"downstreams": {}}, True),
-        ({"draft": a_draft(), "owner": ObjectName("default", "api")}, {"downstreams": {}}, False),
-        ({"owner": WEB}, {}, False),
-        ({"draft": a_draft()}, {"downstreams": {}, "stalled": frozenset({KEY}),
-            "inventory": {"claims": {WEB: ("edge", "web")}}}, True),
-    ],
-)  # fmt: skip
-def test_stalled_variant_knows_its_draft(
-    target: dict[str, Any], fields: dict[str, Any], has_draft: bool
-) -> None:
-    context = web_context(a_target(**target), resolution=Resolution(problems=(MISSING,)), **fields)
-
-    (found,) = plan_conditions(context, [KEPT]).values()
-
-    got = {c.type: (c.status, c.reason, c.message) for c in found}
-    assert got == stalled("UpstreamNotFound", "It is not there", has_draft=has_draft)
 
 
 # Owners with invalid manifests, and sets

@@ -15,7 +15,7 @@ from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.decide import decide
-from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
+from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
@@ -23,7 +23,6 @@ from tests.support.plan_values import (
     WEB,
     a_change,
     a_desired,
-    a_draft,
     a_pin,
     a_target,
     oid,
@@ -37,9 +36,6 @@ LOCATION = Location("web.yaml", 1)
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
 KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), tree=oid("b1"))
-CURRENT = replace(KEPT, upstream_from="web/v1", upstream_to="web/v1")
-DELETION_REF = "refs/heads/reconciler/default/delete/web"
-PROPOSED = {PACKAGE: ((DELETION_REF, oid("a9")),)}
 V2 = PackageRevision("web", "v2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 9), oid("b1"))
 TAG = MoveRef("refs/tags/web/v2", None, oid("f2"))
 
@@ -127,89 +123,7 @@ def test_package_of_a_variant_that_is_not_resolved(
 # What is told beside the content
 
 
-@pytest.mark.parametrize(
-    ("requested_by", "message"),
-    [(("prod/gateway", "prod/dns"), "Required by prod/gateway, prod/dns"), ((), "")],
-)
-def test_new_package_that_others_require_says_by_whom(requested_by: tuple[str, ...], message: str) -> None:
-    wanted = replace(a_desired(), requested_by=requested_by)
-    new = RenderedVariant(WEB, Package(oid("e1")))
-
-    found = decision(NOWHERE, a_resolved(variant=wanted, base=None), new)
-
-    assert (found.change.op, found.change.message) == (Op.CREATE, message)
-    assert decision(OURS, a_resolved(variant=wanted)).change.message == ""
-
-
 # Tags, drafts and proposals that are due
 
 
-MERGED = a_draft(ref="refs/heads/drafts/web/packagevariant-7", tip=Commit(oid("d7"), 7))
-
-
-def removal(draft: Any) -> MoveRef:
-    return MoveRef(draft.ref, draft.tip.oid, None)
-
-
-def test_reason_that_tells_more_stays_when_something_is_due() -> None:
-    moved = a_resolved(moved="It moved")
-
-    found = decision(replace(OURS, merged=(MERGED,)), moved)
-
-    assert found.change == replace(
-        CURRENT,
-        op=Op.CLOSE,
-        reason=Reason.UPSTREAM_TAG_MOVED,
-        message="It moved",
-        waits=True,
-        writes=(removal(MERGED),),
-    )
-
-
-def test_change_of_content_stays_what_it_is_when_something_is_due() -> None:
-    new = RenderedVariant(WEB, Package(oid("e1")))
-
-    found = decision(
-        replace(OURS, merged=(MERGED,)), None, new, resolution=Resolution(publications={PACKAGE: (V2,)})
-    )
-
-    assert (found.change.op, found.change.reason) == (Op.EDIT, Reason.CONTENT_CHANGED)
-    assert found.change.writes[:2] == (removal(MERGED), TAG)
-    assert len(found.change.writes) == 3
-
-
-def test_blocked_package_is_tagged_and_nothing_else() -> None:
-    blocked = RenderedVariant(WEB, Blocked(Reason.INVALID_PACKAGE, "it is no YAML"))
-
-    found = decision(
-        replace(OURS, merged=(MERGED,)),
-        None,
-        blocked,
-        resolution=Resolution(publications={PACKAGE: (V2,)}),
-        proposed_deletions=PROPOSED,
-    )
-
-    assert (found.change.op, found.change.writes) == (Op.BLOCK, (TAG,))
-
-
 # Rollouts
-
-
-def test_rollout_says_why_a_package_keeps_its_revision() -> None:
-    held = {"staying": {WEB: "Wave east waits"}}
-
-    assert decision(**held).change == replace(CURRENT, reason=Reason.AWAITING_WAVE, message="Wave east waits")
-    moved = decision(OURS, a_resolved(moved="It moved"), **held).change
-    assert (moved.reason, moved.message) == (Reason.UPSTREAM_TAG_MOVED, "It moved; Wave east waits")
-    unresolved = decision(**held, resolved={}).change
-    assert unresolved == replace(KEPT, reason=Reason.AWAITING_WAVE, message="Wave east waits")
-
-
-def test_rollout_says_why_a_draft_must_not_be_merged() -> None:
-    new = RenderedVariant(WEB, Package(oid("e1")))
-    before, after = (
-        decision(OURS, a_resolved(pin=a_pin(2)), new, stopped=stopped).change
-        for stopped in ({}, {WEB: "It is paused"})
-    )
-
-    assert after == replace(before, message="It is paused")

@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import group_ref
-from reconciler.names.trailers import Answers
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -43,7 +40,6 @@ from tests.support.values import replace
 SCOPE = ("repository", "default", "edge")
 REF = group_ref("default", SCOPE, 1)
 HEAD = REF.removeprefix("refs/heads/")
-NEXT = group_ref("default", SCOPE, 2)
 BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
 BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
 API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
@@ -195,28 +191,6 @@ def test_commit_of_a_group_is_added_to_those_of_people_with_what_changes() -> No
     assert (web.writes, web.group) == ((), HEAD)
 
 
-def test_conflicts_of_all_packages_are_named_in_the_commit() -> None:
-    answers = Answers(named={"web/a.yaml#b": "", "web/a.yaml#a": "upstream"})  # type: ignore[dict-item]
-    written = a_write(
-        "api", message="Title\n\nConflict: api/x.yaml#z\n\n\n" + message("api").partition("\n\n\n")[2]
-    )
-
-    api, _ = grouped(
-        (a_change(API, writes=(written,)), kept(WEB)),
-        BRANCH,
-        OPEN,
-        drafts={"web": on_branch("web", answers=answers)},
-    )
-
-    (write,) = api.writes
-    assert isinstance(write, WriteGroup)
-    assert write.message == (
-        "Draft of 2 packages\n\n"
-        "Conflict: api/x.yaml#z\nConflict: web/a.yaml#a upstream\nConflict: web/a.yaml#b\n\n"
-        + kpt_lines(api="packagevariant-1", web="packagevariant-4")
-    )
-
-
 def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
     tag = MoveRef("refs/tags/api/v1", None, oid("f1"))
     taken = replace(BRANCH, dropped=frozenset({"api"}))
@@ -257,27 +231,6 @@ def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
 
 
 # Numbers of groups
-
-
-@pytest.mark.parametrize(
-    ("branch", "pulls", "ref"),
-    [
-        (None, (), REF),
-        (None, (a_pull(PullState.CLOSED, head=HEAD),), NEXT),
-        (None, (a_pull(PullState.MERGED, head=f"{HEAD[:-1]}7"),), f"{REF[:-1]}8"),
-        (None, (a_pull(PullState.CLOSED, head="drafts/x/7"),), REF),
-        (replace(BRANCH, merged=True), (), NEXT),
-        (BRANCH, (a_pull(PullState.CLOSED, head=HEAD),), NEXT),
-        (BRANCH, (), REF),
-        (replace(BRANCH, ref=f"{REF[:-1]}5"), (), f"{REF[:-1]}5"),
-    ],
-)
-def test_group_has_the_open_branch_or_a_name_that_never_was(
-    branch: GroupBranch | None, pulls: tuple[PullRequest, ...], ref: str
-) -> None:
-    (api,) = grouped((a_change(API),), branch, *pulls)
-
-    assert api.group == ref.removeprefix("refs/heads/")
 
 
 def test_newest_open_group_of_several_is_joined() -> None:
@@ -324,18 +277,6 @@ def test_draft_that_no_variant_wants_leaves_as_the_control_repository_removed_it
 CLOSED = a_pull(PullState.CLOSED, head=HEAD, number=6, head_oid=oid("a1"))
 
 
-def test_draft_in_a_closed_group_that_changes_gets_a_group_anew() -> None:
-    api, _ = grouped(
-        (a_change(API, writes=(a_write("api", ref=REF, expect=oid("a1")),)), kept(WEB)),
-        BRANCH,
-        CLOSED,
-        drafts={"api": on_branch("api"), "web": on_branch("web")},
-    )
-
-    assert api.group == NEXT.removeprefix("refs/heads/")
-    assert api.pull == replace(GROUP_PULL, head=api.group)
-
-
 def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branch() -> None:
     asking = kept(API, op=Op.UPDATE, conflicts=UNREADY, pull=PullRequest(HEAD, "main", "", "", number=6))
 
@@ -355,15 +296,6 @@ def test_draft_in_a_closed_group_that_asks_for_a_pull_request_gets_its_own_branc
     assert api.pull == PullRequest("drafts/api/packagevariant-1", "main", "", "")
 
 
-def test_undesired_draft_of_a_closed_group_is_removed_with_its_branch() -> None:
-    gone = kept(API, op=Op.DELETE, reason=Reason.NOT_DESIRED)
-    drafts = {"api": on_branch("api")}
-
-    assert grouped((gone,), BRANCH, CLOSED, drafts=drafts, wanted=()) == (
-        replace(gone, writes=(MoveRef(REF, oid("a1"), None),)),
-    )
-
-
 def test_undesired_draft_of_a_closed_group_with_commits_of_people_stays() -> None:
     gone = kept(API, op=Op.DELETE, reason=Reason.NOT_DESIRED)
     foreign = replace(BRANCH, has_foreign_commits=True)
@@ -371,58 +303,3 @@ def test_undesired_draft_of_a_closed_group_with_commits_of_people_stays() -> Non
     (api,) = grouped((gone,), foreign, CLOSED, drafts={"api": on_branch("api")}, wanted=())
 
     assert api == kept(API, reason=Reason.REJECTED, message=ENDED, group=HEAD, tree=oid("b1"))
-
-
-MERGED = a_pull(PullState.MERGED, head=HEAD, number=6, head_oid=oid("a1"))
-REMOVAL = MoveRef(REF, oid("a1"), None)
-
-
-@pytest.mark.parametrize(
-    ("branch", "pull", "change", "draft", "writes"),
-    [
-        pytest.param({}, MERGED, {}, None, (REMOVAL,), id="nothing of it is left"),
-        pytest.param({"has_foreign_commits": True}, MERGED, {}, None, (REMOVAL,),
-            id="merged as people left it"),
-        pytest.param({"has_foreign_commits": True}, replace(MERGED, head_oid=oid("a0")), {}, None, (),
-            id="people add"),
-        pytest.param({"has_foreign_commits": True, "merged": True}, None, {}, None, (REMOVAL,),
-            id="main contains it"),
-        pytest.param({"has_foreign_commits": True}, CLOSED, {}, None, (), id="closed with what people did"),
-        pytest.param({}, MERGED, {"op": Op.BLOCK}, None, (), id="its package is blocked"),
-        pytest.param({}, MERGED, {"reason": Reason.PAUSED}, None, (), id="its package is paused"),
-        pytest.param({"paths": ("web",)}, MERGED, {}, None, (), id="it is of another package"),
-        pytest.param({}, CLOSED, {}, on_branch("api"), (), id="a wanted draft is on it"),
-        pytest.param({}, CLOSED, {"group": "elsewhere"}, a_draft(path="api"), (REMOVAL,),
-            id="its draft is elsewhere"),
-    ],
-)  # fmt: skip
-def test_branch_goes_when_nothing_of_ours_is_left_on_it(
-    branch: Mapping[str, Any],
-    pull: PullRequest | None,
-    change: Mapping[str, Any],
-    draft: Draft | None,
-    writes: Any,
-) -> None:
-    pulls = (pull,) if pull else ()
-
-    (api,) = grouped((kept(API, **change),), replace(BRANCH, **branch), *pulls, drafts={"api": draft})
-
-    assert api.writes == writes
-    if writes and change.get("reason") is None:
-        assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_SUPERSEDED)
-    assert api.close == ()
-
-
-def test_branch_is_removed_with_a_change_that_writes_anyway() -> None:
-    writing = kept(WEB, op=Op.PUBLISH, writes=(MoveRef("refs/tags/web/v1", None, oid("f1")),))
-
-    api, web = grouped((kept(API), writing), BRANCH, MERGED)
-
-    assert api == kept(API)
-    assert web == replace(writing, writes=(*writing.writes, REMOVAL))
-
-
-def test_reason_that_tells_more_stays_when_a_branch_goes() -> None:
-    (api,) = grouped((kept(API, reason=Reason.DRAFT_EDITED),), BRANCH, MERGED)
-
-    assert (api.op, api.reason) == (Op.CLOSE, Reason.DRAFT_EDITED)

@@ -56,6 +56,11 @@ def obstacle(target: Any = NEW, variant: Any = None, near: Neighbours | None = N
     return find_obstacle(target, variant or a_desired(), context)
 
 
+def test_free_path_has_no_obstacle() -> None:
+    assert obstacle() is None
+    assert obstacle(near=None) is None
+
+
 # Directories of more specific Repositories
 
 
@@ -209,34 +214,6 @@ def every_refused(changes: Sequence[Change], *views: RepositoryView) -> tuple[An
     return kept if len(kept) > 1 else kept[0], problems
 
 
-@pytest.mark.parametrize(
-    ("branch", "message"),
-    [
-        ("drafts", "Branch drafts of repository edge makes branches below drafts/ impossible"),
-        (
-            "drafts/web",
-            "Branch drafts/web of repository edge makes refs below drafts/web/, or of that name impossible",
-        ),
-    ],
-)
-def test_branch_that_blocks_a_new_one_blocks_the_change(branch: str, message: str) -> None:
-    hint = f"Rename or delete branch {branch}; drafts, proposals and deletions need such names."
-    problem = Problem(
-        field_at("repositories.yaml", "spec", "git"),
-        Reason.PATH_TAKEN,
-        message,
-        hint,
-        "Repository default/edge",
-    )
-
-    kept, problems = refused(CHANGE, (branch, "main"))
-
-    assert problems == [problem]
-    assert kept == replace(
-        CHANGE, op=Op.BLOCK, reason=Reason.PATH_TAKEN, message=message, tree=oid("b1"), writes=()
-    )
-
-
 def test_tag_that_blocks_a_new_one_is_named() -> None:
     tag = MoveRef("refs/tags/web/v1", None, oid("f2"))
     kept, (problem,) = refused(replace(CHANGE, writes=(tag,)), (), ("web",))
@@ -244,20 +221,3 @@ def test_tag_that_blocks_a_new_one_is_named() -> None:
     assert kept.op is Op.BLOCK
     assert problem.message == "Tag web of repository edge makes refs below web/, or of that name impossible"
     assert problem.hint == "Rename or delete tag web; drafts, proposals and deletions need such names."
-
-
-def test_one_ref_that_blocks_many_is_one_problem() -> None:
-    commit = Commit(oid("f1"), 1)
-    views = (replace(EDGE, branches={"drafts": commit}), repository("other", branches={"drafts": commit}))
-    other = replace(
-        CHANGE, package=PackageKey("host/other", "web"), repository=ObjectName("default", "other")
-    )
-    twin = replace(CHANGE, package=PackageKey(URL, "api"))
-
-    kept, problems = every_refused((CHANGE, twin, other), *views)
-
-    assert [change.op for change in kept] == [Op.BLOCK] * 3
-    assert [problem.subject for problem in problems] == [
-        "Repository default/edge",
-        "Repository default/other",
-    ]

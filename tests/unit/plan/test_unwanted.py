@@ -12,13 +12,12 @@ from reconciler.inventory.inventory import (
     Commit,
     DeletionBranch,
     Former,
-    PackageRevision,
     PullRequest,
     PullState,
 )
-from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteDraft, WriteRemoval
+from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteRemoval
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget, branch_key
 from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people
@@ -56,9 +55,6 @@ PULL = PullRequest(DELETION, "main", "Delete web", "", draft=False)
 REMOVAL = WriteRemoval(DELETION_REF, None, oid("b2"), "web", "Delete web\n", TIME)
 CLOSE_DRAFT = MoveRef(f"refs/heads/{BRANCH}", oid("d2"), None)
 OBSOLETE = "The package is proposed for deletion; this draft is obsolete."
-V2 = PackageRevision(
-    "web", "packagevariant-2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 9), oid("b1")
-)
 
 
 def a_target(**fields: Any) -> PlanTarget:
@@ -319,20 +315,6 @@ NEW = Package(oid("e1"))
 def release(target: PlanTarget, package: Package | Blocked | None = NEW, **fields: Any) -> Change:
     releases = {PACKAGE: package} if package else {}
     return decision(target, policy="orphan", rendered=Rendered(releases=releases), **fields)
-
-
-def test_draft_lets_a_package_go_and_keeps_its_content() -> None:
-    assert release(a_target()) == RELEASED
-
-
-def test_release_is_made_from_the_latest_revision() -> None:
-    change = release(a_target(package=replace(ON_MAIN, published=(V2,))))
-    (write,) = change.writes
-
-    assert isinstance(write, WriteDraft)
-    assert write.ref == "refs/heads/drafts/web/packagevariant-3"
-    assert '"name":"edge.web.packagevariant-2"' in write.message
-    assert '"workspaceName":"packagevariant-3"' in write.message
 
 
 @pytest.mark.parametrize(

@@ -170,15 +170,6 @@ def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
     assert read.pulls == {}
 
 
-def test_lock_needs_the_pull_requests_of_the_control_repository(fleet: Fleet) -> None:
-    lock = ReviewedLock("main")
-
-    state = fleet.read(reviewed=lock)
-
-    control = fleet.mirrors.open(str(fleet.root / "control.git")).url
-    assert (state.pulls, state.reviewed, state.problems) == ({control: ()}, lock, ())
-
-
 def test_control_repository_that_is_registered_is_listed_once(fleet: Fleet) -> None:
     fleet.read(fleet.view("control"), reviewed=ReviewedLock("main"))
 

@@ -61,21 +61,6 @@ def read(tmp_path: Path, repo: Repo) -> ReviewedLock:
     return lock
 
 
-def test_lock_on_main_has_all_its_files_and_the_pins_among_them(tmp_path: Path, repo: Repo) -> None:
-    assert read(tmp_path, repo) == ReviewedLock(
-        base="main",
-        computed_tree=Oid("3" * 40),
-        files={SHORT: File.of(BYTES), "clusters/c.json": File.of(b"{}")},
-        pins={PIN.key: PIN},
-    )
-
-
-def test_repository_without_locks_has_an_empty_lock(tmp_path: Path) -> None:
-    repo = make_repository(tmp_path / "control.git", {"other": "x"})
-
-    assert read(tmp_path, repo) == ReviewedLock(base="main", computed_tree=Oid("3" * 40))
-
-
 def test_lock_that_cannot_be_read_as_a_whole_is_an_error(tmp_path: Path, repo: Repo) -> None:
     repo.commit({"locks/link": (b"../..", 0o120000)})
 
@@ -142,17 +127,6 @@ def test_lock_of_a_working_copy_is_compared_with_the_merged_one(tmp_path: Path, 
     assert read_working_lock(tmp_path / "gone", merged) == ReviewedLock("main", Oid("3" * 40))
 
 
-def test_branch_of_our_commits_has_the_proposed_files_and_no_edits(tmp_path: Path, repo: Repo) -> None:
-    tip = repo.commit({PATH: "proposed"}, branch=BRANCH, start="main", who=BOT, time=EPOCH + 7)
-
-    branch = read(tmp_path, repo).branch
-
-    assert branch is not None
-    assert branch.tip == Commit(tip, EPOCH + 7)
-    assert branch.files == {SHORT: File.of(b"proposed"), "clusters/c.json": File.of(b"{}")}
-    assert (branch.edited_files, branch.has_foreign_commits, branch.foreign_commit_time) == (set(), False, 0)
-
-
 def test_files_that_people_changed_added_or_removed_are_edited(tmp_path: Path, repo: Repo) -> None:
     written = {PATH: "proposed", "locks/ours.json": "1"}
     repo.commit(written, branch=BRANCH, start="main", who=BOT, time=EPOCH + 7)
@@ -164,18 +138,6 @@ def test_files_that_people_changed_added_or_removed_are_edited(tmp_path: Path, r
     assert branch is not None
     assert branch.edited_files == {"clusters/c.json", "new.json", "ours.json"}
     assert (branch.has_foreign_commits, branch.foreign_commit_time) == (True, EPOCH + 9)
-
-
-def test_merge_of_main_into_the_branch_edits_nothing(tmp_path: Path, repo: Repo) -> None:
-    repo.commit({PATH: "proposed"}, branch=BRANCH, start="main", who=BOT)
-    repo.commit({"locks/clusters/c.json": "merged"})
-    repo.merge("main", into=BRANCH)
-
-    branch = read(tmp_path, repo).branch
-
-    assert branch is not None
-    assert (branch.edited_files, branch.has_foreign_commits) == (set(), True)
-    assert branch.files["clusters/c.json"].data == b"merged"
 
 
 DIGEST = f"sha256:{'a' * 64}"

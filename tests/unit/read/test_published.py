@@ -142,27 +142,6 @@ def test_revision_without_requirements_of_a_package_that_has_some_can_be_pinned(
     assert last not in published.candidates
 
 
-def untagged(world: World, name: str, version: str) -> dict[str, str]:
-    tree = world.blue.tree(name, "web")
-    return {tree: f"{version}+{tree[:12]}"}
-
-
-def test_upstream_can_be_pinned_to_main_and_to_drafts(world: World) -> None:
-    world.blue.tag("web/v1")
-    first = {world.blue.tree("main", "web"): "1.0.0"}
-    assert world.revisions("blue/web") == first
-    world.blue.commit({"web/package.yaml": manifest("2.3.4+more")})
-    world.blue.commit({"web/package.yaml": manifest("odd")}, branch="drafts/web/w", start="main")
-
-    assert world.revisions("blue/other") == first
-    assert world.revisions("blue/web") == {
-        **first,
-        **untagged(world, "main", "2.3.4"),
-        **untagged(world, "drafts/web/w", "0.0.0"),
-    }
-    assert world.versions("blue/web") == [("1.0.0", "v1")]
-
-
 def test_package_of_a_variant_is_no_candidate(world: World) -> None:
     owned = kptfile("web", owner="default/default/pv")
     world.blue.commit({"web/Kptfile": owned})

@@ -26,7 +26,6 @@ from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.delivery import (
     add_checksum_header,
-    generate_manifests,
     merge_generated,
     render_deliveries,
 )
@@ -153,7 +152,6 @@ def locked(of: ClusterInputs) -> ClusterLock:
 
 WORLD = inputs()
 LOCK = locked(WORLD)
-NOTHING = locked(inputs(package("db.io", "1.4.0")))
 
 
 def an_inventory(state: PackageState | None = None, **record: Any) -> Inventory:
@@ -193,45 +191,6 @@ def whole(package: Package | Blocked | None) -> Package:
     return package
 
 
-KPTFILE_TEXT = """\
-apiVersion: kpt.dev/v1
-kind: Kptfile
-metadata:
-  name: dependencies
-  annotations:
-    config.kubernetes.io/local-config: "true"
-    reconciler.dev/location: edge/dependencies
-    reconciler.dev/owner: fleet/default/dependencies@dev
-info:
-  description: What packages of cluster dev need and nobody wrote a manifest for.
-"""
-
-
-def test_delivery_is_a_package_of_what_is_generated() -> None:
-    generated_manifests = generate_manifests(WORLD, LOCK, owner="fleet/default/dependencies@dev")
-
-    result = rendered(an_inventory())
-
-    delivery = one(result)
-    package = whole(delivery.rendered.fresh)
-    assert package.files["Kptfile"].data.decode() == KPTFILE_TEXT
-    assert package.files == {
-        "Kptfile": package.files["Kptfile"],
-        DB: File.of(generated_manifests.files[DB]),
-    }
-    assert package == Package(package.tree, package.files)
-    assert delivery == RenderedDelivery(
-        "dev",
-        delivery.resolved,
-        RenderedVariant(OWNER, package, time=10),
-        LOCK.resolution,
-        generated_manifests.packages,
-    )
-    assert delivery.resolved.variant.key == OWNER
-    assert delivery.resolved.inputs == one(rendered(an_inventory())).resolved.inputs
-    assert result == RenderedDeliveries({OWNER: delivery})
-
-
 def first_package() -> Files:
     return whole(one(rendered(an_inventory())).rendered.fresh).files
 
@@ -242,16 +201,6 @@ MAIN = oid("b1")
 def on_main(**fields: Any) -> PackageState:
     header = KptfileHeader(owner="fleet/default/dependencies@dev", location="edge/dependencies")
     return a_package("clusters/dependencies", main_tree=MAIN, main_header=header, **fields)
-
-
-def test_package_on_main_is_merged_and_kept_for_comparison() -> None:
-    files = {**first_package(), "own.txt": File.of(b"own\n")}
-
-    delivery = one(rendered(an_inventory(on_main()), {MAIN: files}))
-
-    assert delivery.local == files
-    assert whole(delivery.rendered.fresh).files == files
-    assert delivery.rendered.merged is None
 
 
 def test_delivery_of_recorded_inputs_is_not_rendered() -> None:
@@ -325,15 +274,6 @@ def test_our_own_draft_is_made_anew() -> None:
     assert delivery.rendered.merged is None
 
 
-def test_cluster_that_needs_nothing_has_no_delivery_unless_it_is_not_understood() -> None:
-    nothing = inputs(package("db.io", "1.4.0"))
-
-    assert rendered(an_inventory(), lock=NOTHING, of=nothing) == RenderedDeliveries()
-    stalled = frozenset({variant_key(OWNER)})
-    result = rendered(an_inventory(), lock=NOTHING, of=nothing, incomplete=True)
-    assert result == RenderedDeliveries(stalled=stalled)
-
-
 def retained(lock: ClusterLock = LOCK) -> ClusterLock:
     """Return the lock in which nothing needs `db.io` any more, and it stays."""
     packages = {package.name: package for package in lock.resolution.packages}
@@ -348,20 +288,6 @@ def test_package_that_is_retained_keeps_its_file_where_main_has_it() -> None:
     assert whole(kept.rendered.fresh).files == files
     assert kept.packages == {}
     assert rendered(an_inventory(), lock=retained()).stalled == {variant_key(OWNER)}
-
-
-def test_problems_and_notes_are_told_by_every_run_and_settle_nothing() -> None:
-    digest = one(rendered(an_inventory())).resolved.inputs
-    twice = inputs(SHOP + package("db.io", "1.4.0") + install("db.io", "other.io", "", ACCOUNT))
-    clash = rendered(an_inventory(on_main()), {MAIN: first_package()}, of=twice)
-
-    manifests = generate_manifests(twice, LOCK, owner="fleet/default/dependencies@dev")
-    assert clash.problems == manifests.problems
-    assert len(clash.problems) == 1
-    kept = one(rendered(an_inventory(on_main()), {MAIN: first_package()}, lock=retained()))
-    assert kept.resolved.inputs != digest
-    again = one(rendered(an_inventory(on_main()), {MAIN: first_package()}, lock=retained()))
-    assert again.resolved.inputs == kept.resolved.inputs
 
 
 # Differences of generated files

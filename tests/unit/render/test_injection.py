@@ -8,7 +8,6 @@ import yaml
 
 from reconciler.api.porch import InjectionSelector, InjectionTarget, PackageContext
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.objects import Files
 from reconciler.render.injection import (
@@ -263,25 +262,6 @@ def test_points_of_a_package_are_in_the_order_of_files_and_documents() -> None:
         InjectionPoint("sub/Kptfile", required=False, condition_type="config.injection.Kptfile.k"),
     )
     assert [point.name for point in find_points(files)] == ["first", "one", "two", "k"]
-
-
-def test_errors_of_points_are_one_sentence() -> None:
-    files = package(
-        {
-            "a.yaml": TEAM.format(name="one", how="maybe"),
-            "b.yaml": TEAM.format(name="one", how="required"),
-            "c.yaml": TEAM.format(name="one", how="required"),
-        }
-    )
-
-    assert inject_config(files, (), a_snapshot(), "default") == Blocked(
-        Reason.INVALID_PACKAGE,
-        "errors in injection points: "
-        'a.yaml: Team/one has invalid "kpt.dev/config-injection" annotation value of "maybe", '
-        'duplicate injection conditionType "config.injection.Team.one" (a.yaml and b.yaml), '
-        'duplicate injection conditionType "config.injection.Team.one" (b.yaml and c.yaml)',
-        "Correct the annotations in the upstream package.",
-    )
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n"])

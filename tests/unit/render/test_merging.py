@@ -11,7 +11,6 @@ from reconciler.inventory.inventory import Source
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
 from reconciler.policy import Policy
-from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merging import (
     NearestBase,
     PackageInProgress,
@@ -54,22 +53,6 @@ def inputs(contents: dict[Oid, Files], sides: RenderedSides | None = None, **fie
     return VariantInputs(resolved, contents, sides or {}, Policy())
 
 
-def lock_of(files: Files) -> dict[str, Any]:
-    lock: dict[str, Any] = kptfile_value(files["Kptfile"].data)["upstreamLock"]
-    return lock
-
-
-LOCK = {
-    "type": "git",
-    "git": {
-        "repo": "https://host/blueprints",
-        "directory": "web",
-        "ref": "web/v2",
-        "commit": PIN.commit.oid,
-    },
-}
-
-
 def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
     blocked = update_local(inputs({}, lost_base="It is gone"), a_package("blue"), oid("b1"), None, ASK)
 
@@ -104,23 +87,6 @@ def adopt(local: Files, *candidates: Pin, contents: dict[Oid, Files]) -> Package
     return update_local(inputs(contents, candidates=candidates), local, oid("b1"), None, ASK)
 
 
-def test_package_without_upstreamlock_is_merged_from_the_nearest_revision() -> None:
-    local = package({"Kptfile": kptfile("web"), "app.yaml": app("blue", own="x")})
-    contents = {PIN.tree: a_package("green", **{"new.txt": "n\n"}), BASE.tree: a_package("blue")}
-
-    adopted = adopt(local, PIN, BASE, contents=contents)
-
-    assert isinstance(adopted, PackageInProgress)
-    text = adopted.files["app.yaml"].data.decode()
-    assert "color: green" in text
-    assert "own: x" in text
-    assert adopted.files["new.txt"].data == b"n\n"
-    assert lock_of(adopted.files) == LOCK
-    assert adopted.notes == (
-        "There was no upstreamLock: compared with web/v1, the nearest published revision",
-    )
-
-
 def test_package_with_nothing_in_common_gets_all_of_upstream() -> None:
     adopted = adopt(package({"own.txt": "o\n"}), PIN, contents={PIN.tree: a_package("green")})
 
@@ -137,15 +103,6 @@ def test_adoption_is_blocked_by_a_broken_kptfile_of_either_side() -> None:
     ):
         nearest = [BASE] if contents[BASE.tree] is BROKEN else [BASE, PIN]
         assert isinstance(adopt(local, *nearest, contents=contents), Blocked)
-
-
-def test_adopted_package_conflicts_only_where_it_differs_from_both() -> None:
-    contents = {PIN.tree: a_package("green"), BASE.tree: a_package("blue")}
-
-    adopted = adopt(a_package("mine"), BASE, contents=contents)
-
-    assert isinstance(adopted, PackageInProgress)
-    assert [conflict.field for conflict, _ in adopted.conflicts] == ["data.color"]
 
 
 # Nearest base

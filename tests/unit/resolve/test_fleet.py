@@ -44,15 +44,13 @@ from reconciler.plan.changes import Plan
 from reconciler.plan.set_diff import retained_variants
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.render import render_packages
-from reconciler.resolve.deliveries import DeliveryTarget, delivery_owner
 from reconciler.resolve.fleet import ResolvedFleet, find_dependent_clusters, resolve_fleet
 from reconciler.resolve.resolution import Resolution
 from reconciler.resolve.variants import extend_resolution
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
-from tests.support.plan_values import a_record, oid
+from tests.support.plan_values import oid
 from tests.support.values import replace
 
-BASE = "requires-edge-00-base"
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "web": ("base",),
     "base": (),
@@ -135,49 +133,8 @@ def world() -> DependencyWorld:
     return world
 
 
-def add_delivery_records(world: DependencyWorld) -> None:
-    """Record a delivered package in every cluster, as an earlier run leaves it."""
-    for view in world.inventory().repositories.values():
-        if view.cluster != "blueprints":
-            key = delivery_owner(view.cluster, DeliveryTarget(view, "dependencies"))
-            world.records[key] = a_record(
-                namespace=key.namespace,
-                name=key.name,
-                manifest=view.source.location.path,
-                url=view.url,
-                repository=view.key.name,
-                path="dependencies",
-            )
-
-
 def keys(*names: str) -> frozenset[ObjectName]:
     return frozenset(ObjectName(NAMESPACE, name) for name in names)
-
-
-def test_generated_package_is_released_beside_many_delivered_packages(world: DependencyWorld) -> None:
-    assert world.records.keys() == keys("web", BASE)
-    add_delivery_records(world)
-    del world.variants["web"]
-
-    fleet = world.fleet()
-
-    assert fleet.desired.released == keys(BASE)
-    assert fleet.desired.variants == ()
-    assert retained_variants(expand(world.inventory()), world.inventory()) == frozenset()
-
-
-def test_generated_package_stays_while_the_guard_keeps_the_package_that_needs_it(
-    world: DependencyWorld,
-) -> None:
-    add_delivery_records(world)
-    del world.variants["web"]
-    world.policy = replace(world.policy, deletions=DeletionGuard(count=0))
-
-    fleet = world.fleet()
-
-    assert retained_variants(expand(world.inventory()), world.inventory()) == keys("web")
-    assert fleet.desired.released == frozenset()
-    assert {variant.key for variant in fleet.desired.variants} == keys(BASE)
 
 
 # Variants of generated packages

@@ -61,21 +61,6 @@ def pins(
     return pin_subpackages(variant, [None, *oids, oid("f")], inventory, index_sources(inventory))
 
 
-@pytest.mark.parametrize(("revision", "ref"), [("v2", "db/v2"), ("3", "db/v3"), ("stable", "db/stable")])
-def test_subpackage_has_the_revision_that_its_variant_sets(
-    world: ModelWorld, revision: str, ref: str
-) -> None:
-    commits = [world.repositories["catalog"].refs[f"refs/tags/db/v{number}"] for number in (1, 2)]
-    older, newer = (of("catalog", commit) for commit in commits)
-
-    found = pins(world, f"/sub/db/: {revision}", {"sub/db": older}, {"sub/db": newer}, {"sub/db": older})
-
-    assert not isinstance(found, Problem)
-    ((directory, pin, bases),) = ((each.directory, each.pin, each.bases) for each in found)
-    assert (directory, pin.ref, pin.package.path) == ("sub/db", ref, "db")
-    assert [base.commit.oid for base in bases] == sorted(commits)
-
-
 def test_subpackages_above_others_are_first_and_their_upstream_is_that_of_the_first_tree(
     world: ModelWorld,
 ) -> None:

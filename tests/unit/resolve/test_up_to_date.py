@@ -17,7 +17,6 @@ from reconciler.resolve.up_to_date import (
     input_facts,
     inputs_digest,
     named_objects,
-    told_facts,
 )
 from tests.support.decision_table import DecisionTable
 from tests.support.plan_values import (
@@ -25,7 +24,6 @@ from tests.support.plan_values import (
     WEB,
     a_desired_variant,
     a_pin,
-    a_record,
     oid,
 )
 from tests.support.sets import repository, snapshot, world
@@ -144,36 +142,6 @@ def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
     assert len({*digests.values(), digest(inputs())}) == len(READ) + 1
     assert inputs_digest({"a": [1, 2], "b": 3}) == inputs_digest({"b": 3, "a": [1, 2]})
     assert inputs_digest({"a": [1, 2], "b": 3}) != inputs_digest({"a": [2, 1], "b": 3})
-
-
-def facts(given: Inputs) -> dict[str, Any]:
-    variant, view, pin, inventory = given
-    return input_facts(variant, view, PACKAGE, pin, inventory, objects=index_objects(inventory.snapshot))
-
-
-def test_record_keeps_what_a_report_names_and_digests_of_what_is_large() -> None:
-    given = with_policy(functions=FunctionPolicy(compatible=True), on_conflict=OnConflict.LOCAL)(inputs())
-    told = told_facts(facts(with_policy(instance="fleet")(given)), "digest", None)
-
-    digests = {name: told.pop(name) for name in ("policies", "functions")}
-    assert told == {"engine": "3", "instance": "fleet", "repository": "edge", "deployment": "False"}
-    assert {len(digest) for digest in digests.values()} == {16}
-    assert told_facts(facts(inputs()), "digest", None).keys() == told.keys()
-
-
-@pytest.mark.parametrize(
-    ("inputs_of_record", "facts_of_record", "is_kept"),
-    [("digest", {"engine": "1"}, True), ("digest", {}, False), ("other", {"engine": "1"}, False)],
-)
-def test_record_of_the_same_inputs_keeps_its_facts(
-    inputs_of_record: str, facts_of_record: dict[str, str], *, is_kept: bool
-) -> None:
-    record = a_record(inputs=inputs_of_record, facts=facts_of_record)
-
-    told = told_facts(facts(inputs()), "digest", record)
-
-    assert (told is record.facts) is is_kept
-    assert told["engine"] == ("1" if is_kept else "3")
 
 
 def test_objects_are_found_by_namespace_and_name_and_one_of_each_kind_by_namespace() -> None:
