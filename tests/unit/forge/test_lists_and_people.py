@@ -14,6 +14,7 @@ from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
 from reconciler.http.client import Clock, ForbiddenError, InvalidError, MissingError
 from reconciler.inventory.inventory import PullState
+from reconciler.policy import ForgeKind, ForgeRule
 from tests.support.forges.server import Answer, serving
 from tests.support.signing import app_key, app_pem
 from tests.support.values import TOKEN, replace
@@ -245,6 +246,21 @@ def test_github_merges_where_nothing_is_left_to_wait_for(api: RecordingApi) -> N
 
     assert (merged.state, merged.merge_oid) == (PullState.MERGED, "beef")
     assert [request.path for request in api.log] == ["/graphql", f"{HUB}/pulls/5/merge"]
+
+
+@pytest.mark.parametrize(("method", "tries"), [("", 3), ("squash", 1)])
+def test_github_tells_why_auto_merge_is_off(api: RecordingApi, method: Any, tries: int) -> None:
+    api.series["POST", "/graphql"] = [failed(FORBIDDEN)] * 4
+    rule = ForgeRule("https://forge.example", ForgeKind.GITHUB, merge_method=method)
+
+    with pytest.raises(InvalidError, match="not allowed"):
+        dialect_of(api, "github", rule).enable_auto_merge(READY, "c0ffee")
+    assert len(api.log) == tries
+
+    api.series["POST", "/graphql"] = [failed("Auto merge is not enabled")]
+    with pytest.raises(InvalidError, match="not enabled"):
+        dialect_of(api, "github").enable_auto_merge(READY, "c0ffee")
+    assert len(api.log) == tries + 1
 
 
 def test_gitlab_merges_when_the_pipeline_succeeds(api: RecordingApi) -> None:

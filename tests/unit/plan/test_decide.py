@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.variants import variant_key
@@ -25,6 +26,7 @@ from tests.support.plan_values import (
     a_desired,
     a_pin,
     a_target,
+    field_at,
     oid,
     stateless,
     web_context,
@@ -33,6 +35,7 @@ from tests.support.sets import a_package
 from tests.support.values import replace
 
 LOCATION = Location("web.yaml", 1)
+DOWNSTREAM = field_at("web.yaml", "spec", "downstream", "package")
 OURS = a_target(owner=WEB, main_owner=WEB)
 UP_TO_DATE = RenderedVariant(WEB, Package(oid("b1")))
 KEPT = a_change(variant=WEB, location=LOCATION, before=oid("b1"), tree=oid("b1"))
@@ -118,6 +121,17 @@ def test_package_of_a_variant_that_is_not_resolved(
 
 
 # Packages that a variant may not have
+
+
+def test_package_of_others_is_left_alone_with_a_problem() -> None:
+    theirs = a_target(package=a_package(main_tree=oid("b1"), main_header=KptfileHeader()))
+    message = "Package web in repository edge exists and is not ours"
+    hint = "Set spec.adoptionPolicy to adoptExisting, or choose another downstream package."
+    problem = Problem(DOWNSTREAM, Reason.PACKAGE_EXISTS, message, hint, f"PackageVariant {WEB}")
+
+    assert decision(theirs) == Decided(
+        replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
+    )
 
 
 # What is told beside the content

@@ -1,19 +1,24 @@
 """The lock that main should have, and what stands while a person thinks about it."""
 
+import random
 from typing import NamedTuple
 
 import pytest
+from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
 from reconciler.dependencies.lock.update import effective_locks
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
+from reconciler.expand import expand
 from reconciler.inventory.inventory import ReviewedLock
+from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import File
+from reconciler.plan.proposals import ComputedLock, compute_lock
 from reconciler.policy import LockMode, LockPolicy
 from reconciler.records.state import UpstreamLock, lock_bytes
-from tests.support.model import NAMESPACE, ModelWorld, blueprint
+from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.values import replace
 
 NAMES = ("a", "b", "c", "d")
@@ -41,6 +46,20 @@ def ask(world: ModelWorld, name: str, upstream: Upstream) -> None:
     world.variants[name] = PackageVariantSpec(upstream=upstream, downstream=downstream)
 
 
+def commit_of(world: ModelWorld, revision: int) -> Oid:
+    return world.repositories["blueprints"].refs[f"refs/tags/web/v{revision}"]
+
+
+def pin(world: ModelWorld, name: str, revision: int, *, held: bool = False) -> UpstreamLock:
+    asked = {"repo": "blueprints", "package": "web", "tag": "stable"}
+    commit = commit_of(world, revision)
+    lock = lock_upstream(
+        ObjectName(NAMESPACE, name), asked, commit=commit, tree="", ref="web/stable", held=held
+    )
+    assert lock is not None
+    return lock
+
+
 def path_of(name: str) -> str:
     return f"upstreams/{NAMESPACE}/{name}.json"
 
@@ -50,6 +69,40 @@ def merge(world: ModelWorld, *pins: UpstreamLock, **more: bytes) -> None:
     files = {path_of(lock.name): File.of(lock_bytes(lock)) for lock in pins}
     files |= {name.replace("_", "."): File.of(data) for name, data in more.items()}
     world.reviewed = ReviewedLock(base="main", files=files, pins={lock.key: lock for lock in pins})
+
+
+def wanted(world: ModelWorld, *, stalled: bool = False) -> ComputedLock:
+    inventory = world.inventory()
+    desired = expand(inventory)
+    if stalled:
+        desired = replace(desired, stalled=frozenset({ObjectKey("g", "PackageVariantSet", NAMESPACE, "s")}))
+    assert inventory.reviewed is not None
+    resolution = resolve(inventory, expand(inventory))
+    return compute_lock(inventory.reviewed, inventory, desired, resolution, LockUpdate())
+
+
+def test_the_order_of_the_world_does_not_matter(world: ModelWorld) -> None:
+    merge(world, pin(world, "b", 1), pin(world, "d", 3, held=True))
+    one = wanted(world)
+
+    for seed in range(10):
+        world.shuffle = seed
+        names = list(world.variants)
+        random.Random(seed).shuffle(names)
+        world.variants = {name: world.variants[name] for name in names}
+        assert wanted(world) == one
+
+
+def test_what_is_current_or_held_stays_byte_for_byte(world: ModelWorld) -> None:
+    merge(world, pin(world, "a", 2), pin(world, "b", 1, held=True), README_md=b"Ours\n")
+    assert world.reviewed is not None
+    spaced = {**world.reviewed.files, path_of("a"): File.of(b" " + lock_bytes(pin(world, "a", 2)))}
+    world.reviewed = replace(world.reviewed, files=spaced)
+
+    found = wanted(world)
+
+    assert {path: found.files[path] for path in spaced} == spaced
+    assert [change.what for change in found.pins] == ["PackageVariant default/c", "PackageVariant default/d"]
 
 
 class Standing(NamedTuple):

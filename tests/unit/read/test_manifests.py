@@ -291,6 +291,33 @@ def read_shared(world: World, policy: Policy = POLICY, registered: tuple[Reposit
     )
 
 
+ELSEWHERE = REGISTRATION.format(name="own", repo="there", directory="blueprints")
+SHARED: dict[str, tuple[dict[str, str], list[str]]] = {
+    "a registered directory has no manifests": ({"r.yaml": control("blueprints"),
+        "blueprints/fleet/Kptfile": "a: b", "blueprints/fleet/pv.yaml": GOOD, "blueprints/broken.yaml": "[",
+        "a.yaml": variant("outside")}, ["platform/outside"]),
+    **{f"{directory} is a registered directory": ({"r.yaml": control(directory), "X/pv.yaml": GOOD,
+        "a.yaml": variant("outside")}, ["platform/outside"]) for directory in ("X", "/X", "X/", "/X/")},
+    "another repository hides nothing": ({"r.yaml": ELSEWHERE, "blueprints/a.yaml": GOOD}, ["default/good"]),
+    "a common prefix of names": ({"r.yaml": control("blue"), "blueprints/a.yaml": GOOD}, ["default/good"]),
+    "below a registered root only packages are skipped": ({"r.yaml": control(""), "fleet/Kptfile": "a: b",
+        "fleet/deep/pv.yaml": GOOD, "other/pv.yaml": variant("outside")}, ["platform/outside"]),
+    "an unregistered package may contain manifests": ({"mgmt/Kptfile": "a: b", "mgmt/pv.yaml": GOOD,
+        "r.yaml": control("blueprints")}, ["default/good"]),
+    "a registration inside a registered directory is content": ({"r.yaml": control("blueprints"),
+        "blueprints/r.yaml": control("sets"), "sets/a.yaml": GOOD}, ["default/good"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "declared"), SHARED.values(), ids=SHARED)
+def test_packages_of_a_shared_control_repository_are_no_manifests(
+    world: Make, files: dict[str, str], declared: list[str]
+) -> None:
+    manifests = read_shared(world(files))
+
+    assert (names(manifests), manifests.problems) == (declared, ())
+
+
 def test_manifest_path_inside_a_registered_directory_is_read(world: Make) -> None:
     files = {
         "r.yaml": control("fleet"),

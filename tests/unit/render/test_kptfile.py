@@ -11,14 +11,17 @@ from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,
+    kptfile_value,
     shared_inventories,
     stamp_kptfile,
     strip_ownership,
+    unmet_gates,
     upstream_functions,
 )
 from reconciler.render.rendered import Blocked
 from reconciler.resolve.resolution import Pin
 from tests.support.model import package
+from tests.support.values import replace
 
 PIN = Pin(
     package=PackageKey("git.example/blueprints", "base/web"),
@@ -153,12 +156,143 @@ def test_resource_with_unknown_conflict_policy_blocks_the_package_and_is_named()
     assert blocked.message.startswith("sub/service.yaml: reconciler.dev/on-conflict must be ")
 
 
+@pytest.mark.parametrize(
+    ("conditions", "unmet"),
+    [
+        ("", ("ready: the package has no such condition",)),
+        ("  - {type: ready, status: 'True'}", ()),
+        ("  - {type: ready, status: 'False', message: why, reason: Because}", ("ready: why",)),
+        ("  - {type: ready, status: Unknown, reason: Because}", ("ready: Because",)),
+        ("  - {type: ready}", ("ready: it is not True",)),
+        ("  - {type: other, status: 'True'}", ("ready: the package has no such condition",)),
+    ],
+)
+@pytest.mark.parametrize("has_gate", [True, False])
+def test_gate_needs_a_true_condition(conditions: str, unmet: tuple[str, ...], *, has_gate: bool) -> None:
+    gates = "info:\n  readinessGates:\n  - conditionType: ready\n  - conditionType: ''\n" if has_gate else ""
+    status = f"status:\n  conditions:\n{conditions}\n"
+
+    kptfile = f"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\n{gates}{status}"
+
+    assert unmet_gates(kptfile.encode()) == (unmet if has_gate else ())
+
+
+@pytest.mark.parametrize("text", ["", "[", "- a", "a: {{ x }}"])
+def test_file_that_is_no_kptfile_has_no_gates(text: str) -> None:
+    assert unmet_gates(text.encode()) == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "message", "hint"),
+    [
+        ({}, "The package has no Kptfile", "Add one at its root."),
+        (a_package("a: 1\n---\nb: 1\n"), "The Kptfile is not one object", ""),
+        (a_package("- 1\n"), "The Kptfile is not one object", ""),
+        (a_package(""), "The Kptfile is not one object", ""),
+    ],
+)
+def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(
+    files: Files, message: str, hint: str
+) -> None:
+    blocked = Blocked(Reason.INVALID_PACKAGE, message, hint)
+
+    assert stamp_kptfile(files, name="web", pin=PIN, owner="o", location="l") == blocked
+    assert strip_ownership(files) == blocked
+
+
 @pytest.mark.parametrize("text", ["kind: KptFile\n", "kind: 5\n", "a: 1\n"])
 def test_package_whose_draft_no_run_would_know_is_blocked(text: str) -> None:
     message, hint = "The Kptfile has another kind than Kptfile", "Write `kind: Kptfile` into it."
     blocked = Blocked(Reason.INVALID_PACKAGE, message, hint)
 
     assert stamp_kptfile(a_package(text), name="web", pin=PIN, owner="o", location="l") == blocked
+
+
+INVALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: theirs\n"
+VALID = "metadata:\n  annotations:\n    reconciler.dev/on-conflict: local\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({"Kptfile": INVALID, "a.yaml": INVALID}, "The Kptfile"),
+        ({"b.yaml": INVALID, "a.yaml": INVALID}, "a.yaml"),
+        ({"a.json": '{"metadata": {"annotations": {"reconciler.dev/on-conflict": "theirs"}}}'}, "a.json"),
+        ({"a.yml": INVALID}, "a.yml"),
+        ({"sub/Kptfile": INVALID}, "sub/Kptfile"),
+        ({"a.yaml": f"{VALID}---\n{INVALID}"}, "a.yaml"),
+        ({"a.yaml": f"- 1\n---\n{INVALID}"}, "a.yaml"),
+        ({"a.txt": INVALID}, ""),
+        ({"a.yaml": f"{INVALID}  broken: ["}, ""),
+        ({"a.yaml": VALID}, ""),
+    ],
+)
+def test_first_file_with_an_invalid_annotation_is_named(files: dict[str, str], where: str) -> None:
+    head = "apiVersion: kpt.dev/v1\nkind: Kptfile\n"
+    given = {"Kptfile": f"{head}metadata:\n  name: p\n", **files}
+    texts = {
+        name: head + text if name.endswith("Kptfile") and text == INVALID else text
+        for name, text in given.items()
+    }
+
+    result = stamp_kptfile(package(texts), name="web", pin=PIN, owner="o", location="l")
+
+    assert isinstance(result, Blocked) is bool(where)
+    if isinstance(result, Blocked):
+        assert result.message.partition(": ")[0] == where
+        assert result.reason is Reason.INVALID_ANNOTATION
+        assert result.hint
+
+
+SPELLED = """\
+apiVersion: kpt.dev/v1
+kind: Kptfile
+metadata:
+  name: web
+upstream:
+  type: git
+  git:
+    repo: {repo}
+    directory: old
+    ref: old
+upstreamLock:
+  type: git
+  git:
+    repo: {repo}
+    directory: old
+    ref: old
+    commit: {commit}
+"""
+
+
+@pytest.mark.parametrize(
+    ("repo", "commit", "is_kept"),
+    [
+        ("git@git.example:blueprints", "a" * 40, True),
+        ("https://mirror.example/blueprints", "a" * 40, True),
+        ("https://registered.example/blueprints.git", "a" * 40, True),
+        ("git@git.example:blueprints", "b" * 40, False),
+        ("https://git.example/other", "a" * 40, False),
+        ("[1]", "a" * 40, False),
+    ],
+    ids=["the identity", "the remote", "the registration", "another commit", "another repository", "no text"],
+)
+def test_spelling_of_a_repository_stays_until_the_commit_changes(
+    repo: str, commit: str, *, is_kept: bool
+) -> None:
+    pin = replace(
+        PIN, remote="https://mirror.example/blueprints.git", repo="https://registered.example/blueprints"
+    )
+    files = a_package(SPELLED.format(repo=repo, commit=commit))
+
+    result = stamp_kptfile(files, name=None, pin=pin, owner="o", location="l")
+
+    assert not isinstance(result, Blocked)
+    value = kptfile_value(result[KPTFILE].data)
+    git = {"repo": repo if is_kept else pin.address, "directory": "base/web", "ref": "base/web/v3"}
+    assert value["upstream"] == {"type": "git", "git": git}
+    assert value["upstreamLock"] == {"type": "git", "git": {**git, "commit": "a" * 40}}
+    assert value["metadata"]["name"] == "web"
 
 
 # Functions of the variant
@@ -182,6 +316,19 @@ def functions(text: str, spec: PackageVariantSpec, owners: FunctionOwners = MINE
 
 
 LABELS = Function(image="set-labels:v1", name="labels", config_map={"a": "b"})
+OWN = "  - name: PackageVariant.web.labels.0\n    image: set-labels:v1\n    configMap:\n      a: b\n"
+
+
+def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay() -> None:
+    former = (
+        "pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n"
+        "  - image: theirs:v1 # kept\n  - name: PackageVariant.web.older.1\n    image: older:v1\n"
+        "  - name: PackageVariant.other.x.0\n    image: other:v1\n"
+    )
+    rest = "  - image: theirs:v1 # kept\n  - name: PackageVariant.other.x.0\n    image: other:v1\n"
+
+    assert functions(former, PackageVariantSpec(mutators=[LABELS])) == f"pipeline:\n  mutators:\n{OWN}{rest}"
+    assert functions(former, PackageVariantSpec()) == f"pipeline:\n  mutators:\n{rest}"
 
 
 NAMED = "  - name: PackageVariant.{}.labels.0\n    image: {}:v1\n"
@@ -217,6 +364,33 @@ def test_names_that_variants_gave_in_upstream_packages_are_of_both_lists() -> No
     text = "pipeline:\n  mutators:\n  - name: PackageVariant.a.b.0\n  validators:\n  - name: x\n"
 
     assert upstream_functions([with_pipeline(text), {}]) == {"PackageVariant.a.b.0", "x"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n", ""),
+        (
+            "pipeline:\n  mutators:\n  - name: PackageVariant.web.old.0\n    image: old:v1\n  other: 1\n",
+            "pipeline:\n  other: 1\n",
+        ),
+        ("pipeline:\n  mutators: []\n", ""),
+        ("pipeline:\n  mutators: none\n", ""),
+        ("pipeline: {}\n", ""),
+        ("", ""),
+    ],
+)
+def test_list_and_pipeline_without_functions_are_deleted(before: str, after: str) -> None:
+    assert functions(before, PackageVariantSpec()) == after
+
+
+def test_unmet_gates_are_sorted() -> None:
+    gates = "info:\n  readinessGates:\n  - conditionType: b\n  - conditionType: a\n  - other: c\n"
+
+    assert unmet_gates(f"kind: Kptfile\n{gates}".encode()) == (
+        "a: the package has no such condition",
+        "b: the package has no such condition",
+    )
 
 
 @pytest.mark.parametrize(

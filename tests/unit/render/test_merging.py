@@ -11,6 +11,7 @@ from reconciler.inventory.inventory import Source
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files
 from reconciler.policy import Policy
+from reconciler.render.kptfile import kptfile_value
 from reconciler.render.merging import (
     NearestBase,
     PackageInProgress,
@@ -53,6 +54,22 @@ def inputs(contents: dict[Oid, Files], sides: RenderedSides | None = None, **fie
     return VariantInputs(resolved, contents, sides or {}, Policy())
 
 
+def lock_of(files: Files) -> dict[str, Any]:
+    lock: dict[str, Any] = kptfile_value(files["Kptfile"].data)["upstreamLock"]
+    return lock
+
+
+LOCK = {
+    "type": "git",
+    "git": {
+        "repo": "https://host/blueprints",
+        "directory": "web",
+        "ref": "web/v2",
+        "commit": PIN.commit.oid,
+    },
+}
+
+
 def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
     blocked = update_local(inputs({}, lost_base="It is gone"), a_package("blue"), oid("b1"), None, ASK)
 
@@ -63,6 +80,18 @@ def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
         "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
         " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile.",
     )
+
+
+def test_update_brings_upstreams_changes_and_its_lock() -> None:
+    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green", **{"new.txt": "n\n"})}
+
+    updated = update_local(inputs(contents), a_package("blue", **{"own.txt": "o\n"}), oid("b1"), BASE, ASK)
+
+    assert isinstance(updated, PackageInProgress)
+    assert updated.files.keys() == {"Kptfile", "app.yaml", "new.txt", "own.txt"}
+    assert "color: green" in updated.files["app.yaml"].data.decode()
+    assert lock_of(updated.files) == LOCK
+    assert (updated.conflicts, updated.notes) == ((), ())
 
 
 def test_update_compares_what_the_pipeline_of_the_package_makes_of_upstream() -> None:
@@ -85,6 +114,23 @@ def test_update_compares_what_the_pipeline_of_the_package_makes_of_upstream() ->
 
 def adopt(local: Files, *candidates: Pin, contents: dict[Oid, Files]) -> PackageInProgress | Blocked:
     return update_local(inputs(contents, candidates=candidates), local, oid("b1"), None, ASK)
+
+
+def test_package_without_upstreamlock_is_merged_from_the_nearest_revision() -> None:
+    local = package({"Kptfile": kptfile("web"), "app.yaml": app("blue", own="x")})
+    contents = {PIN.tree: a_package("green", **{"new.txt": "n\n"}), BASE.tree: a_package("blue")}
+
+    adopted = adopt(local, PIN, BASE, contents=contents)
+
+    assert isinstance(adopted, PackageInProgress)
+    text = adopted.files["app.yaml"].data.decode()
+    assert "color: green" in text
+    assert "own: x" in text
+    assert adopted.files["new.txt"].data == b"n\n"
+    assert lock_of(adopted.files) == LOCK
+    assert adopted.notes == (
+        "There was no upstreamLock: compared with web/v1, the nearest published revision",
+    )
 
 
 def test_package_with_nothing_in_common_gets_all_of_upstream() -> None:

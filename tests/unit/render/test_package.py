@@ -16,6 +16,7 @@ from reconciler.inventory.inventory import Commit, Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
+from reconciler.render.kptfile import unmet_gates
 from reconciler.render.merging import base_not_found
 from reconciler.render.package import (
     input_time,
@@ -310,3 +311,17 @@ def test_warnings_of_functions_have_their_step_and_file() -> None:
             "mutators[0]: x: no path",
         ),
     )
+
+
+def test_gates_are_judged_again_on_what_functions_made() -> None:
+    gate = KPTFILE.replace("pipeline:", "info:\n  readinessGates:\n  - conditionType: b\npipeline:")
+    files = {**PLAIN.files, "Kptfile": File.of(f"{gate}  - image: x\n".encode())}
+
+    done = result(PLAIN, files=files)
+
+    assert done == replace(
+        PLAIN, tree=tree_id(files), files=files, unready=unmet_gates(files["Kptfile"].data)
+    )
+    assert done.unready
+    without = {"s.yaml": File.of(b"")}
+    assert result(PLAIN, files=without) == replace(PLAIN, tree=tree_id(without), files=without)

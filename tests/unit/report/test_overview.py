@@ -1,18 +1,51 @@
 """Rows of `status`: set, cluster, revisions on main and in review, and what a package waits for."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import Plan
+from reconciler.plan.changes import Change, Plan
+from reconciler.plan.context import PlanTarget
 from reconciler.report.build import package_overviews, version_label
 from reconciler.report.report import PackageOverview
 from tests.support.plan_values import (
+    EDGE,
+    KEPT,
+    PACKAGE,
     WEB,
     a_desired,
+    a_draft,
+    a_target,
+    oid,
+    plan_of,
     web_context,
 )
+from tests.support.sets import a_package
 from tests.support.values import replace
+
+V1 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v1", commit="a" * 40))
+V2 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web/v2", commit="b" * 40))
+ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
+
+
+def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> PackageOverview:
+    context = web_context(target or a_target(package=ON_MAIN), **fields)
+    return package_overviews(plan_of(change, context))[WEB, PACKAGE]
+
+
+def test_package_on_main_waits_for_nothing() -> None:
+    assert overview() == PackageOverview(main="web/v1")
+
+
+def test_package_with_a_draft_shows_both_revisions_and_its_set_and_cluster() -> None:
+    target = a_target(package=ON_MAIN, draft=a_draft(header=V2), view=replace(EDGE, cluster="prod"))
+    fleet = replace(a_desired(), set_key=ObjectName("default", "fleet"))
+
+    assert overview(target=target, variants={WEB: fleet}) == PackageOverview(
+        "default/fleet", "prod", "web/v1", "web/v2", "review"
+    )
 
 
 def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:

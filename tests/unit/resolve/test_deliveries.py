@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from reconciler.expand.authored import with_defaults
 
-from reconciler.api.porch import Repository
+from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
@@ -29,22 +30,28 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
+from reconciler.expand.variants import stable_uid
 from reconciler.inventory.inventory import (
     Commit,
     RepositoryView,
     Source,
 )
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.deliveries import (
+    FORMAT_VERSION,
     TARGET_ANNOTATION,
     Deliveries,
+    Delivery,
     DeliveryTarget,
+    cluster_of,
+    delivery_digest,
     find_delivery_target,
     resolve_deliveries,
 )
-from tests.support.plan_values import oid
+from reconciler.resolve.resolution import Pin
+from tests.support.plan_values import a_desired_variant, a_resolved, oid
 from tests.support.sets import world
 from tests.support.values import replace
 
@@ -129,6 +136,7 @@ def a_cluster(name: str = "prod", *paths: str) -> ClusterInputs:
 EDGE = replace(view("edge", "prod", deployment=True, place=None), head=Commit(oid("e1"), 5))
 INPUTS = FleetInputs((a_cluster(),))
 HINT = f"annotate one of its Repositories with {TARGET_ANNOTATION}: dependencies"
+OWNER = ObjectName("ns", "dependencies@prod")
 
 
 def deliveries(
@@ -142,6 +150,66 @@ def deliveries(
     return resolve_deliveries(
         inventory, inputs, LockUpdate(scopes or (ClusterUpdate("prod", None, locked()),))
     )
+
+
+def delivered(*scopes: ClusterUpdate, **fields: Any) -> Delivery:
+    (delivery,) = deliveries(*scopes, **fields).items
+    return delivery
+
+
+def digest_of(*, lock: ClusterLock | None = None, is_complete: bool = True, **fields: str) -> str:
+    own = lock or locked()
+    return delivery_digest(
+        FORMAT_VERSION,
+        own.lock.input_digest,
+        own.lock.resolution,
+        fields.get("owner", "fleet/ns/dependencies@prod"),
+        fields.get("shared", Policy().dependencies.shared_namespace),
+        "ns/edge",
+        "dependencies",
+        is_complete,
+    )
+
+
+def test_delivery_is_a_variant_whose_upstream_is_the_lock() -> None:
+    delivery = delivered()
+
+    pin = Pin(
+        PackageKey("host/control", "locks"),
+        "https://host/control",
+        "locks/prod",
+        -1,
+        Commit(Oid(""), 0),
+        Oid(""),
+        repository="control",
+        name="locks",
+    )
+    assert delivery == Delivery(
+        "prod",
+        DeliveryTarget(EDGE, "dependencies"),
+        a_cluster(),
+        locked(),
+        is_complete=True,
+        digest=digest_of(),
+        resolved=a_resolved(
+            variant=a_desired_variant(
+                key=OWNER,
+                uid=stable_uid("fleet", *OWNER),
+                spec=with_defaults(
+                    PackageVariantSpec(downstream=Downstream(repo="edge", package="dependencies"))
+                ),
+                source=EDGE.source,
+                times=(0,),
+            ),
+            view=EDGE.key,
+            downstream=PackageKey("edge", "dependencies"),
+            pin=pin,
+            inputs=digest_of(),
+        ),
+    )
+    assert delivery.owner == OWNER
+    assert cluster_of(OWNER) == "prod"
+    assert cluster_of(ObjectName("ns", "web")) == ""
 
 
 @pytest.mark.parametrize(

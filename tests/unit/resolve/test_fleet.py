@@ -51,6 +51,7 @@ from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.plan_values import oid
 from tests.support.values import replace
 
+BASE = "requires-edge-00-base"
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "web": ("base",),
     "base": (),
@@ -269,6 +270,23 @@ def test_clusters_with_needs_are_those_whose_packages_have_requirements(world: D
     )
     unread = replace(inventory, index=(broken,))
     assert find_dependent_clusters(unread, expand(unread), inputs) == {"edge-00", ""}
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_released"),
+    [({}, True), ({"readable": False}, False), ({"broken": frozenset({"a.yaml"})}, False)],
+)
+def test_generated_package_is_released_only_if_every_manifest_was_understood(
+    world: DependencyWorld, fields: dict[str, Any], *, is_released: bool
+) -> None:
+    del world.variants["web"]
+    inventory = world.inventory()
+    inventory = replace(inventory, control=replace(inventory.control, **fields))
+    inputs = DependencyInputs(published_packages(inventory), world.lock_files)
+
+    fleet = resolve_fleet(inventory, expand(inventory), inputs)
+
+    assert fleet.desired.released == (keys(BASE) if is_released else frozenset())
 
 
 @pytest.mark.parametrize(
