@@ -23,7 +23,8 @@ from reconciler.functions.step import StepRun
 from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import File, Files, object_id
+from reconciler.names.substitution import OwnValues
 
 MASK: Final = "***"
 _SHORTEST: Final = 6
@@ -35,6 +36,7 @@ _LEVELS: Final = 5
 _DECIDED: Final[dict[Oid, bool]] = {}
 """Whether a file has a Secret: each conflict of a file asks again, and both sides of each difference."""
 _MOST_DECIDED: Final = 1 << 16
+_NO_VALUES: Final = OwnValues(())
 _CACHED: Final = 512
 """Resources in memory: those of a package with a large chart."""
 
@@ -63,13 +65,21 @@ def _may_hold(data: bytes, *words: bytes) -> bool:
     return all(word in data for word in words) or _OTHER_SPELLING.search(data) is not None
 
 
-def _decide(file: File) -> bool:
+def _decide(file: File, own_values: OwnValues = _NO_VALUES) -> bool:
     decided = _DECIDED.get(file.oid)
     if decided is None:
         if len(_DECIDED) > _MOST_DECIDED:
             _DECIDED.clear()
-        likely = _may_hold(file.data, b"Secret")
-        decided = likely and next(_secrets_of_text(file.data, 0, set()), None) is not None
+        if not _may_hold(file.data, b"Secret"):
+            decided = False
+        else:
+            # No own value has a word that is searched for: files that are equal but for these are alike.
+            masked = own_values.mask(file.data)
+            oid = file.oid if masked is file.data else object_id("blob", masked)
+            decided = _DECIDED.get(oid)
+            if decided is None:
+                decided = next(_secrets_of_text(file.data, 0, set()), None) is not None
+                _DECIDED[oid] = decided
         _DECIDED[file.oid] = decided
     return decided
 
@@ -278,15 +288,17 @@ class SecretValues(Struct, frozen=True):
 NO_SECRET_VALUES: Final = SecretValues()
 
 
-def values_in_secrets(*sides: Files) -> SecretValues:
+def values_in_secrets(*sides: Files, own_values: OwnValues = _NO_VALUES) -> SecretValues:
     """Return the values of the Secrets of a package on any side, and the inputs that are in them. Total.
+
+    Files of several packages that are equal but for their `own_values` are searched for Secrets once.
 
     Inputs are in a Kptfile, in the configuration of a function, in what is marked as local, and in files
     without objects, such as the values of a chart. One is secret if it is in a Secret, also in a larger
     text there, or encoded; or if its field has the name of a secret. Names of resources are not.
     """
     files = {file.oid: (path, file) for side in sides for path, file in side.items()}
-    secrets = [file for _, file in files.values() if holds_secret(file)]
+    secrets = [file for _, file in files.values() if _decide(file, own_values)]
     if not secrets:
         return NO_SECRET_VALUES
     key = frozenset(files)

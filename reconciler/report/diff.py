@@ -50,7 +50,8 @@ class DifferenceReader:
         Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files
         have no difference. `own_names` are as in `ImpactReader`; they change nothing.
         """
-        own_values, values = OwnValues.of(own_names), values_in_secrets(before, after)
+        own_values = OwnValues.of(own_names)
+        values = values_in_secrets(before, after, own_values=own_values)
         changes: list[FileChange] = []
         room = MOST_TEXT
         for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):

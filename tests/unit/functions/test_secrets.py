@@ -1,14 +1,17 @@
 """Which files may hold a Secret, in every spelling, and which values functions may not say."""
 
 import base64
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from reconciler.functions import secrets
 from reconciler.functions.resources import Resource
 from reconciler.functions.secrets import hides_field, holds_secret, secret_values, values_in_secrets
 from reconciler.names.objects import File, Files
+from reconciler.names.substitution import OwnValues
 
 PLAIN = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  token: hunter2value\n"
 FLOW = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {token: hunter2value}}\n"
@@ -295,3 +298,26 @@ def test_file_that_spells_a_value_in_another_way_is_hidden_as_a_whole(spelled: s
     assert values.hides_file(files["chart.yaml"])
     assert hides_field([files], "chart.yaml", "values.a", "x")
     assert not values.hides_file(files["secret.yaml"], None)
+
+
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_files_that_differ_in_own_values_alone_are_searched_once(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"kind: {kind}\nmetadata: {{name: CLUSTER}}\ndata: {{a: of a Secret}}\n"
+    packages = [{"a.yaml": File.of(text.replace("CLUSTER", name).encode())} for name in ("own-1", "own-2")]
+    search, searched = secrets._secrets_of_text, list[bytes]()
+
+    def count(data: bytes, *arguments: Any) -> Iterator[Any]:
+        searched.append(data)
+        return search(data, *arguments)
+
+    monkeypatch.setattr(secrets, "_DECIDED", {})
+    monkeypatch.setattr(secrets, "_secrets_of_text", count)
+    monkeypatch.setattr(secrets, "_find_values", lambda *_: secrets.NO_SECRET_VALUES)
+
+    for number, files in enumerate(packages, 1):
+        values_in_secrets(files, own_values=OwnValues.of([f"own-{number}"]))
+
+    assert len(searched) == 1
+    assert [holds_secret(files["a.yaml"]) for files in packages] == [kind == "Secret"] * 2
