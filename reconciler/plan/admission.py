@@ -18,7 +18,7 @@ from reconciler.base.values import LazyMapping
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind, PackageKey, group_of
-from reconciler.names.objects import Files
+from reconciler.names.objects import File, Files
 from reconciler.names.problems import defect_problem
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_in, value_digest
@@ -221,8 +221,7 @@ class _Reader(Struct):
             if files[0] == files[1]:
                 continue
             for file, side in zip(files, parts, strict=True):
-                data = file.data if file is not None else b""
-                side.append((hashlib.sha256(own_values.mask(data)).digest() if data else _EMPTY, data))
+                side.append((_digest(file, own_values), file.data) if file is not None else (_EMPTY, b""))
                 digest.update(side[-1][0])
         key = digest.digest()
         if key not in self._requests:
@@ -249,9 +248,9 @@ class _Reader(Struct):
             }
         return self._files[digest]
 
-    def objects(self, data: bytes, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
+    def objects(self, file: File, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a file."""
-        for value in self._read(hashlib.sha256(own_values.mask(data)).digest(), data, own_values).values():
+        for value in self._read(_digest(file, own_values), file.data, own_values).values():
             yield _filled(value, own_values) or {}
 
     def governed(self, change: ObjectChange, kind: GroupKind, judge: Judge) -> tuple[AdmissionJudgement, ...]:
@@ -274,6 +273,12 @@ class _Reader(Struct):
             blank = Cluster("", replace(cluster.snapshot, objects={}, served=None))
             self._judgements[key] = tuple(Judge(blank).judge(ObjectChange(request.old, request.new)))
         return self._judgements[key]
+
+
+def _digest(file: File, own_values: OwnValues) -> bytes:
+    """Return what files have in common that are equal but for own values."""
+    masked = own_values.mask(file.data)
+    return file.oid.encode() if masked is file.data else hashlib.sha256(masked).digest()
 
 
 def _compared(
@@ -314,7 +319,7 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[tuple[OwnValues, bytes]]] = field(default_factory=dict)
+    _main: dict[str, list[tuple[OwnValues, File]]] = field(default_factory=dict)
     _kinds: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
@@ -339,13 +344,13 @@ class _Clusters(Struct):
                 place, own_values = self._main.setdefault(view.cluster, []), OwnValues.of((view.key.name,))
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
                     files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
-                    place += [(own_values, files[p].data) for p in sorted(files) if p.endswith(_SUFFIXES)]
+                    place += [(own_values, files[p]) for p in sorted(files) if p.endswith(_SUFFIXES)]
         word = kind.kind.encode()
         return [
             value
-            for own_values, data in self._main.get(name, ())
-            if word in data and holding in data and word in self._words(data)
-            for value in self.reader.objects(data, own_values)
+            for own_values, file in self._main.get(name, ())
+            if word in file.data and holding in file.data and word in self._words(file.data)
+            for value in self.reader.objects(file, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from reconciler.base.text import plural
 from reconciler.names.objects import File, Mode
 from reconciler.report.diff import MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
-from reconciler.report.diff import LONGEST_LINE, MOST_LINES, MOST_TEXT, DifferenceReader, FileChange
 
 PLAIN, OTHER = File.of(b"a: 1\n"), File.of(b"a: 2\n")
 
