@@ -4,7 +4,6 @@ import random
 from typing import NamedTuple
 
 import pytest
-from reconciler.records.upstream_lock import UpstreamLock, lock_bytes, lock_upstream
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
@@ -17,7 +16,7 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid
 from reconciler.names.objects import File
 from reconciler.plan.proposals import ComputedLock, compute_lock
 from reconciler.policy import LockMode, LockPolicy
-from reconciler.records.state import UpstreamLock, lock_bytes
+from reconciler.records.state import UpstreamLock, lock_bytes, lock_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint, resolve
 from tests.support.values import replace
 

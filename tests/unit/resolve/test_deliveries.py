@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from reconciler.expand.authored import with_defaults
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
 from reconciler.base.errors import Location
@@ -30,6 +29,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
+from reconciler.expand.owners import with_defaults
 from reconciler.expand.variants import stable_uid
 from reconciler.inventory.inventory import (
     Commit,

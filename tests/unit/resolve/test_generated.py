@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import pytest
-from reconciler.expand.authored import with_defaults
 
 from reconciler.api.porch import PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
