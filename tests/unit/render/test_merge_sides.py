@@ -9,6 +9,7 @@ import pytest
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.render.merging import (
+    UpdateTrees,
     render_sides,
     with_own_fields,
 )
@@ -19,6 +20,7 @@ from tests.support.model import package
 from tests.support.plan_values import a_pin, oid
 
 OLD, NEW, LOCAL = oid("c1"), oid("c2"), oid("b1")
+TREES = UpdateTrees(OLD, NEW, LOCAL)
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
 MUTATED = KPTFILE + "pipeline:\n  mutators:\n  - image: set-labels:v1\n    configPath: labels.yaml\n"
 
@@ -109,6 +111,23 @@ def test_update_that_needs_no_rendering_is_left_out(
     local: Files, old: Files | None, new: Files | None
 ) -> None:
     assert rendered(contents(local, old, new)) == ({}, [])
+
+
+CONFIGURED = contents(
+    a_side("3", kptfile=MUTATED, labels="mine"), a_side("1", labels="old"), a_side("2", labels="new")
+)
+
+
+def test_configuration_that_upstream_deleted_is_rendered_on_the_old_side_alone() -> None:
+    without = {path: file for path, file in a_side("2").items() if path != "labels.yaml"}
+    trees = {**CONFIGURED, NEW: without}
+
+    sides, given = rendered(trees)
+
+    assert len(given) == 3
+    assert sides[TREES].configuration == {"labels.yaml"}
+    assert "a: old" in texts(sides[TREES].original)["labels.yaml"]
+    assert "labels.yaml" not in sides[TREES].upstream
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from reconciler.plan.status import statuses_after
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.records.state import UNTIMED
-from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase
 from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
 from tests.support.values import replace
@@ -302,6 +302,21 @@ def test_a_snapshot_without_a_time_or_from_the_future_opens_no_wave(world: Rollo
     assert updated(world.run()) == [*SECOND, *THIRD]
 
 
+def test_an_unhealthy_object_of_an_older_snapshot_is_no_failure_of_the_new_revision(
+    world: RolloutWorld,
+) -> None:
+    complete_first(world)
+    world.health["b1"] = "Degraded"
+    world.take_snapshot()
+    world.run()
+    merge_all(world)
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+    assert updated(plan) == ["b2"]
+
+
 def test_a_snapshot_from_before_the_end_of_the_soak_time_does_not_count(world: RolloutWorld) -> None:
     complete_first(world)
     for _ in SECOND:
@@ -447,6 +462,17 @@ def test_another_revision_starts_anew_and_closes_the_drafts_of_later_waves(world
     assert world.drafts("b1") == []
 
 
+def test_asking_for_the_old_revision_again_ends_the_rollout(world: RolloutWorld) -> None:
+    world.run()
+    world.revision = 1
+
+    plan = world.run()
+
+    assert plan.rollouts == ()
+    assert world.rollouts == {}
+    assert [row(plan, edge).op for edge in FIRST] == [Op.CLOSE, Op.CLOSE]
+
+
 def test_without_its_record_a_rollout_goes_on_where_it_is(world: RolloutWorld) -> None:
     complete_first(world)
     world.run()
@@ -504,6 +530,16 @@ def test_a_change_of_the_waves_moves_no_target_to_another_one(world: RolloutWorl
     assert updated(plan) == []
 
 
+def test_a_wave_that_is_not_configured_any_more_has_no_gates(world: RolloutWorld) -> None:
+    world.run()
+    merge_all(world)
+    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=(POLICY.waves[1],)),))
+
+    plan = world.run()
+
+    assert phases(plan) == ["complete", "progressing", "waiting"]
+
+
 def test_without_a_policy_every_package_moves_and_the_record_goes(world: RolloutWorld) -> None:
     world.run()
     world.policy = replace(world.policy, rollouts=())
@@ -534,6 +570,32 @@ def test_a_variant_with_a_manifest_of_its_own_moves_at_once(world: RolloutWorld)
     assert updated(world.run()) == [*FIRST, "d1"]
 
 
+def test_the_plan_does_not_depend_on_the_order_of_what_was_read(world: RolloutWorld) -> None:
+    world.run()
+    expected = world.plan()
+    world.shuffle = 3
+
+    assert world.plan() == expected
+
+
+def test_a_rollout_that_is_over_is_not_judged_again(world: RolloutWorld) -> None:
+    complete_first(world)
+    complete_second(world)
+    world.run()
+    merge_all(world)
+    world.run()
+    world.health["b1"] = "Degraded"
+    world.order(GO, None)
+    world.take_snapshot()
+
+    plan = world.run()
+
+    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
+    assert plan.exits == frozenset()
+    assert world.has_revision("c1", MAIN)
+    assert the_rollout(plan).waves[0].phase is WavePhase.COMPLETE
+
+
 def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorld) -> None:
     waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(checks=("smoke",))), Wave("rest"))
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
@@ -548,3 +610,10 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     for edge in FIRST:
         world.passed_checks[edge] = ("lint", "smoke")
     assert updated(world.run()) == [*SECOND, *THIRD]
+
+
+def test_the_first_of_two_policies_that_match_counts(world: RolloutWorld) -> None:
+    at_once = RolloutPolicy(waves=(Wave("all"),))
+    world.policy = replace(world.policy, rollouts=(at_once, POLICY))
+
+    assert updated(world.run()) == list(EDGES)
