@@ -9,7 +9,7 @@ from reconciler.base.suggestions import close_names
 _WORDS: Mapping[str, str] = {
     "plan": "preview, refresh, what-if, dry-run, drift",
     "plan --diff": "diff, pr diff, package diff",
-    "plan --html": "report, ui, web, dashboard",
+    "plan --html": "report, ui, web, serve, open, dashboard",
     "apply": "deploy, up, start, push, reconcile, sync, run, create, install, pr create",
     "status": "output, state, get, list, ls, app, fleet, rpkg, package list",
     "init --from-porch": "import, migrate",
@@ -24,7 +24,7 @@ _WORDS: Mapping[str, str] = {
     "repo list": "clusters, repo show",
     "doctor": "auth, login, config",
     "repo add": "register, add, cluster, repo register, repo create",
-    "validate": "lint, fmt, verify",
+    "validate": "lint, fmt, format, verify",
     "check": "test",
     "package update": "pkg, package get, package upgrade",
     "package render": "fn, render, eval",
