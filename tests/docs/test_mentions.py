@@ -52,8 +52,9 @@ EXCEPT = OF_PEOPLE | OF_TESTS | MISSPELT | OF_OTHERS | {"dashboard-I-of-N.md"}
 NOT_FOR_PEOPLE = (
     "reconciler/functions/builtin/",
     "reconciler/forge/api/github.py",
+    "reconciler/admission/",
 )
-"""Words of other programs: messages of functions, and GraphQL."""
+"""Words of other programs: messages of functions, GraphQL, and fields of Kubernetes."""
 CHECKS: tuple[Check, ...] = (wrong_commands, wrong_options, wrong_names, wrong_fields, wrong_files)
 
 
