@@ -167,3 +167,16 @@ def test_equal_losses_of_clusters_are_one_line_and_all_of_the_rest_are_counted()
     assert texts[0] == "east: CustomResourceDefinition k00.io takes K00.io and its 3 objects with it"
     assert texts[1].startswith("east, west: CustomResourceDefinition k00.io takes K00.io and its objects")
     assert (len(texts), texts[-1]) == (21, "and 6 more")
+
+
+def test_risk_of_several_rows_is_below_the_first_which_names_the_others() -> None:
+    changes = [update(1, "x", RBAC, STORAGE), update(2, "x", RBAC, STORAGE), update(3, "y", RBAC)]
+
+    below = [line.strip() for line in lines(*changes)]
+    assert [line for line in below if line.startswith(("update", "rbac", "storage"))] == [
+        "update  edge-00001/web  UpstreamChanged  web/v1 -> web/v2",
+        "rbac: adds Role web; also edge-00002/web, edge-00003/web",
+        "storage: adds PersistentVolumeClaim web; also edge-00002/web",
+        "update  edge-00002/web  UpstreamChanged  web/v1 -> web/v2",
+        "update  edge-00003/web  UpstreamChanged  web/v1 -> web/v2",
+    ]

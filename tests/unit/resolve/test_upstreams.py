@@ -12,6 +12,7 @@ from reconciler.expand.owners import find_in_place
 from reconciler.inventory.inventory import Commit, Source
 from reconciler.names.ids import ObjectName, PackageKey, normalise_url
 from reconciler.names.problems import Problem
+from reconciler.report.build import group_problems
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_repository, find_upstream
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
@@ -192,6 +193,15 @@ def test_what_is_not_found_names_the_field_and_what_exists(world: ModelWorld, ca
     expected = Problem(location, case.code, case.message, case.hint, "PackageVariant default/pv")
 
     assert find(world, **case.upstream) == expected
+
+
+def test_packages_of_a_set_that_lack_the_same_share_a_problem(world: ModelWorld) -> None:
+    problem = find(world, version="^7")
+    assert isinstance(problem, Problem)
+
+    (group,) = group_problems([replace(problem, subject=f"PackageVariant default/{n}") for n in "ab"])
+
+    assert group.message.startswith("2, all for one cause: could not find upstream package revision")
 
 
 def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:
