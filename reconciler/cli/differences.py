@@ -33,9 +33,9 @@ from reconciler.report.build import (
 from reconciler.report.console import plain
 from reconciler.report.diff import MOST_TEXT, package_patch
 from reconciler.run.check import CheckResult
+from reconciler.run.differences import is_deletion, read_sides
 from reconciler.run.plan import PlannedRun
 from reconciler.run.queries import read_origins, trace_variant
-from reconciler.run.report import is_deletion, read_sides
 
 if TYPE_CHECKING:
     from reconciler.report.html import Page

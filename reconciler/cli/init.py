@@ -19,7 +19,7 @@ from reconciler.names.objects import check_names
 from reconciler.read.configuration import parse_configuration
 from reconciler.report.machine import dump
 from reconciler.run.validate import validate_files
-from reconciler.workdir.control_files import read_manifest_files
+from reconciler.workdir.manifest_files import read_manifest_files
 from reconciler.workdir.porch_export import convert_export
 from reconciler.workdir.starter import FILES, FORGES, SCHEMAS, Starter
 

@@ -31,7 +31,8 @@ from reconciler.report.console import table_lines
 from reconciler.report.machine import listing
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import read_inputs
-from reconciler.workdir.control_files import append_document, read_manifest_files
+from reconciler.workdir.control_files import append_document
+from reconciler.workdir.manifest_files import read_manifest_files
 
 FORMS = (Output.TEXT, Output.JSON)
 _CLUSTER = "reconciler.dev/cluster"

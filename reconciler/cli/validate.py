@@ -21,7 +21,7 @@ from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.report.machine import API_VERSION, problem_value, problems_sarif
 from reconciler.run.validate import Validation, validate_files
-from reconciler.workdir.control_files import read_manifest_files
+from reconciler.workdir.manifest_files import read_manifest_files
 
 _STDIN = "-"
 

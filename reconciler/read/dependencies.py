@@ -51,8 +51,7 @@ from reconciler.read.files import (
     parse_file,
     yaml_limits,
 )
-from reconciler.read.state import check_schema
-from reconciler.records.state import LOCKS_DIRECTORY
+from reconciler.records.state import LOCKS_DIRECTORY, check_schema
 from reconciler.resolve.upstreams import NOT_VERIFIED_HINT, find_fault
 
 MANIFESTS = ("package.yaml", "package.yml")

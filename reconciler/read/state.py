@@ -36,7 +36,6 @@ from reconciler.read.repositories.packages import newest_time, split_by_author
 from reconciler.records.state import (
     APPLIED,
     IMAGES_PATH,
-    LINES_SCHEMA,
     LINES_SUFFIX,
     LOCKS_DIRECTORY,
     MOST_BYTES,
@@ -44,7 +43,6 @@ from reconciler.records.state import (
     PULLS_DIRECTORY,
     REFUSED_DELETIONS,
     ROLLOUTS_DIRECTORY,
-    SCHEMA,
     SETS_DIRECTORY,
     UPSTREAMS_DIRECTORY,
     VARIANTS_DIRECTORY,
@@ -62,6 +60,7 @@ from reconciler.records.state import (
     SharedSpec,
     UpstreamLock,
     WantedLockRecord,
+    check_schema,
     is_lines_file,
     lock_path,
     split_lines,
@@ -435,19 +434,6 @@ def _unreadable(commit: Oid, path: str, why: Text, line: int = 0) -> Problem:
         f"`git show {commit}:{path}` in the control repository still shows it."
     )
     return Problem(Location(path, line), Reason.INVALID_STATE, f"The record cannot be read: {why}", hint)
-
-
-def check_schema(path: str, data: bytes) -> None:
-    """Refuse a state of a newer version.
-
-    Raises:
-        ConfigurationError: The record has an unknown apiVersion.
-    """
-    # Compare bytes: a record of a newer version may not match any model.
-    is_readable = any(f'"{schema}"'.encode() in data for schema in (SCHEMA, LINES_SCHEMA))
-    if not is_readable and b'"reconciler.dev/' in data:
-        message = "The state was written by a newer version of reconciler"
-        raise ConfigurationError(message, location=Location(path), hint="Use that version, or a newer one.")
 
 
 STATUS_DIRECTORY = "conditions/packagevariants"

@@ -10,6 +10,7 @@ import orjson
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.values import Record, canonical_json
 from reconciler.names.ids import NamedObject, ObjectName, RolloutKey
 from reconciler.names.trailers import BOX, KEEPS, TAKES, Ticks
@@ -550,6 +551,19 @@ def _variant_path(line: _Line) -> str:
 
 def _lines_path(line: _Line) -> str:
     return f"{VARIANTS_DIRECTORY}/{line.namespace}/{quote(line.repository, safe='')}{LINES_SUFFIX}"
+
+
+def check_schema(path: str, data: bytes) -> None:
+    """Refuse a state of a newer version.
+
+    Raises:
+        ConfigurationError: The record has an unknown apiVersion.
+    """
+    # Compare bytes: a record of a newer version may not match any model.
+    is_readable = any(f'"{schema}"'.encode() in data for schema in (SCHEMA, LINES_SCHEMA))
+    if not is_readable and b'"reconciler.dev/' in data:
+        message = "The state was written by a newer version of reconciler"
+        raise ConfigurationError(message, location=Location(path), hint="Use that version, or a newer one.")
 
 
 LOCK_SCHEMA = "reconciler.dev/v1alpha1"

@@ -40,6 +40,7 @@ from reconciler.report.build import equal_differences
 from reconciler.report.diff import DifferenceReader, FileChange
 from reconciler.report.markdown import FleetDifference, NextRevision, chart_body
 from reconciler.resolve.ownership import package_name
+from reconciler.run.differences import read_sides
 from reconciler.run.from_chart import (
     CONFIGURATION,
     ChartReader,
@@ -52,7 +53,6 @@ from reconciler.run.from_chart import (
     read_newer_chart,
 )
 from reconciler.run.plan import PlannedRun, RunInputs, plan_fleet
-from reconciler.run.report import read_sides
 
 if TYPE_CHECKING:
     from reconciler.api.porch import PackageVariant, PackageVariantSet

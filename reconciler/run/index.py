@@ -43,7 +43,8 @@ from reconciler.run.plan import RunInputs, read_inputs
 from reconciler.sources.credentials import registry_credentials
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import NewVersion, SyncRequest, SyncResult, find_new_versions
-from reconciler.workdir.control_files import add_version, read_manifest_files
+from reconciler.workdir.control_files import add_version
+from reconciler.workdir.manifest_files import read_manifest_files
 
 
 class SyncOptions(NamedTuple):

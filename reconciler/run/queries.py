@@ -204,10 +204,15 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
 
 
 def plan_about(options: RunOptions, package: str) -> PlannedRun:
-    """Return the plan of the repository of a package, of the whole fleet where it has none of that name."""
+    """Return the plan of the repository of a package.
+
+    It is that of the whole fleet where the repository has no package of that name, or one with sub-packages,
+    whose upstreams may be anywhere.
+    """
     planned = plan_run(options, about=package)
     is_whole = planned.inputs.shard == options.shard
-    is_enough = is_whole or any(package in names for *names, _ in named_changes(planned))
+    by_itself = (names for *names, change in named_changes(planned) if not change.subpackages)
+    is_enough = is_whole or any(package in names for names in by_itself)
     return planned if is_enough else plan_run(options)
 
 

@@ -6,24 +6,22 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import orjson
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler import __version__
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import find_web, known_bases, local_origins
-from reconciler.base.reasons import Phase, Reason
+from reconciler.base.reasons import Phase
 from reconciler.base.text import join_texts, plural, time_text
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
 from reconciler.inventory.inventory import RepositoryRole
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import Files
-from reconciler.plan.changes import Change, Op, Outcome, Plan, WriteRemoval
+from reconciler.plan.changes import Change, Op, Outcome
 from reconciler.plan.compare import WITHDRAW, Comparison
 from reconciler.plan.impact import Impact, ImpactReader
 from reconciler.plan.package_status import status_entries
 from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_after
-from reconciler.read.contents import fetch_contents
 from reconciler.render.update.sides import file_text, is_text
 from reconciler.report.build import (
     build_report,
@@ -66,68 +64,9 @@ from reconciler.report.html import (
 from reconciler.report.report import ChangeCause, PackageOverview
 from reconciler.report.status import URGENCY, Owner, condition, package_name
 from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
-from reconciler.resolve.resolution import Needs
 from reconciler.run.check import CheckResult
-from reconciler.run.plan import PlannedRun, RunInputs
-
-
-class PackageSides(Struct, frozen=True):
-    """A package on main and after its change; `unread` is the reason if one of them cannot be read."""
-
-    change: Change
-    before: Files = field(default_factory=dict)
-    after: Files = field(default_factory=dict)
-    unread: str = ""
-
-
-def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iterator[PackageSides]:
-    """Yield both sides of each change, in the same order; what mirrors lack is fetched."""
-    trees = [(change, _main_tree(change, plan), _draft_tree(change, plan)) for change in changes]
-    by_url: dict[str, set[Oid]] = {}
-    for change, *both in trees:
-        by_url.setdefault(change.package.url, set()).update(oid for oid in both if oid)
-    needs = Needs({url: frozenset(oids) for url, oids in by_url.items()})
-    contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
-    for change, before, after in trees:
-        unread = next(
-            (contents.refused[oid] for oid in (before, after) if oid and oid in contents.refused), ""
-        )
-        written = change.written.files if change.written else {}
-        yield PackageSides(
-            change,
-            contents.files.get(before, {}) if before else {},
-            contents.files.get(after, {}) if after else written,
-            unread,
-        )
-
-
-def is_deletion(change: Change) -> bool:
-    """Whether a change removes the package from main."""
-    return change.op is Op.DELETE or any(isinstance(write, WriteRemoval) for write in change.writes)
-
-
-def is_removed(change: Change) -> bool:
-    """Whether a change removes the package from main, or did so in a pull request that is open."""
-    return is_deletion(change) or (change.op is Op.KEEP and change.reason is Reason.DELETION_PROPOSED)
-
-
-def _main_tree(change: Change, plan: Plan) -> Oid | None:
-    target = plan.context.targets.get(change.package) if plan.context else None
-    return target.package.main_tree if target else change.before
-
-
-def open_draft(change: Change, plan: Plan) -> Oid | None:
-    """Return the tree of the draft that a package has, None if it has no draft."""
-    target = plan.context.targets.get(change.package) if plan.context else None
-    return target.draft.tree if target and target.draft else None
-
-
-def _draft_tree(change: Change, plan: Plan) -> Oid | None:
-    """Return the tree to read; None for a package that is deleted, or that the plan holds itself."""
-    if is_removed(change) or (change.written and change.written.files):
-        return None
-    return change.tree if change.written else open_draft(change, plan) or change.tree
-
+from reconciler.run.differences import PackageSides, is_deletion, is_removed, open_draft, read_sides
+from reconciler.run.plan import PlannedRun
 
 _MOST_PINS: Final = 200
 

@@ -1,22 +1,19 @@
-"""Files of a working copy of a control repository: manifests, the index, and digests of images."""
+"""Files of a working copy of a control repository: the index, and digests of images."""
 
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.outcome import Result
 from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
-from reconciler.base.errors import Exit, RefusedError, UsageError
+from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
 from reconciler.git.repository import Mirror
 from reconciler.krm.merge import TextFormat
 from reconciler.krm.yaml import emit
 from reconciler.policy import Policy
-from reconciler.read.manifests import SUFFIXES
 from reconciler.records.state import IMAGES_PATH, ImagesLock, lock_bytes
 
 
@@ -116,47 +113,3 @@ def _with_pins(data: bytes | None, pins: Mapping[str, str]) -> bytes:
             hint=f"Correct {IMAGES_PATH}, or remove it and pin every image again.",
         ) from error
     return lock_bytes(lock.pinned(pins))
-
-
-def read_manifest_files(
-    paths: Mapping[str, Path], skipped: frozenset[Path] = frozenset()
-) -> dict[str, bytes]:
-    """Return the contents of files, and of the YAML and JSON files below directories, by the path to show.
-
-    Hidden files, symbolic links, packages (directories with a Kptfile) and `skipped` directories are left
-    out, unless one is named itself.
-
-    Raises:
-        UsageError: A path does not exist, or cannot be read.
-    """
-    files: dict[str, bytes] = {}
-    for display, path in paths.items():
-        if not path.exists():
-            raise UsageError(f"{display} does not exist", hint="Name files or directories with manifests.")
-        try:
-            for file in _below(path, skipped) if path.is_dir() else (path,):
-                name = str(Path(display) / file.relative_to(path)) if file != path else display
-                files[name] = file.read_bytes()
-        except OSError as error:
-            raise UsageError(
-                f"{error.filename} cannot be read: {error.strerror}", hint="Name a file that exists."
-            ) from error
-    return files
-
-
-def _below(directory: Path, skipped: frozenset[Path]) -> Iterator[Path]:
-    for root, directories, names in os.walk(directory):
-        here = Path(root)
-        if here != directory and KPTFILE in names:
-            directories.clear()
-            continue
-        directories[:] = sorted(
-            name
-            for name in directories
-            if not name.startswith(".") and (here / name).resolve() not in skipped
-        )
-        for name in sorted(names):
-            path = here / name
-            is_listed = name.endswith(SUFFIXES) and not name.startswith(".")
-            if is_listed and path.is_file() and not path.is_symlink():  # Git tracks no pipes and devices
-                yield path

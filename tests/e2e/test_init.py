@@ -68,7 +68,7 @@ def test_fleet_of_a_cluster_with_porch(tmp_path: Path, capsys: pytest.CaptureFix
     ] * 3
     planned = plan(tmp_path, capsys)
     assert [f"create  {edge}/web" in planned for edge in EDGES] == [True] * 3
-    assert planned.startswith("3 to create")
+    assert "\n3 to create (checksum " in planned
     assert manifest("edge-1", "web") not in planned
 
 

@@ -151,7 +151,7 @@ def served() -> Iterator[tuple[Gate, MemoryRegistry]]:
 
 def client_of(gate: Gate) -> RegistryClient:
     clock = VirtualClock(2e9)
-    policy = RegistryPolicy(mirrors={"x.io": f"http://{gate.address}"}, silence_s=1, answer_s=2)
+    policy = RegistryPolicy(mirrors={"x.io": f"http://{gate.address}"}, silence_s=8, answer_s=16)
     return RegistryClient(policy, lambda _: None, clock=Clock(clock.now, clock.sleep))
 
 

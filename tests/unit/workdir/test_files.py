@@ -16,11 +16,11 @@ from reconciler.workdir.control_files import (
     add_version,
     append_document,
     pin_in_copy,
-    read_manifest_files,
     remove_folders,
     write_layer,
 )
 from reconciler.workdir.directory import check_writable, write_directory
+from reconciler.workdir.manifest_files import read_manifest_files
 
 A, B = File.of(b"a\n"), File.of(b"b\n")
 PACKAGE: Files = {
