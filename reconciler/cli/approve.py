@@ -136,22 +136,22 @@ def approve(
         find = find_pulls if dry_run else partial(find_or_open_pulls, world, names)
         by_name = {name: find(listed, name) for name in names}
         chosen = [f for some in by_name.values() for f in some]
-    once = {pull.name: pull for pull in chosen_by.select(chosen)}
+    once = {pull.key: pull for pull in chosen_by.select(chosen)}
     refused = {
-        name: Approved(pull, error=error)
-        for name, pull in once.items()
+        key: Approved(pull, error=error)
+        for key, pull in once.items()
         if (texts := [text for text, some in by_name.items() if pull in some])
         and (error := shared_error(pull, texts))
     }
     if propose_only:
         results = [
-            refused.get(name) or _propose(pull, dry_run=dry_run)
-            for name, pull in track(list(once.items()), "proposing")
+            refused.get(key) or _propose(pull, dry_run=dry_run)
+            for key, pull in track(list(once.items()), "proposing")
         ]
     else:
         plans = _Plans(before, cache(lambda: plan_run(settings)))
         pulls = list(once.values())
-        named = {pull.name for text, some in by_name.items() if not is_pattern(text) for pull in some}
+        named = {pull.key for text, some in by_name.items() if not is_pattern(text) for pull in some}
         at_once = world.inventory.policy.limits.repositories_at_once
         results = _approve_all(pulls, refused, plans, named=named, at_once=0 if dry_run else at_once)
     unread = {} if names else find_unread(world.inventory)
@@ -207,16 +207,20 @@ def _judged(planned: PlannedRun, inventory: Inventory) -> _Judged:
 
     part, broken = isolate(lambda: [change.package for change in planned.plan.changes], judge)
     views = {key: inventory.view_of(key) for key in broken}
-    named = {f"{view.key.name}/{below(view, key.path)}": broken[key] for key, view in views.items() if view}
+    named = {
+        f"{inventory.label(view.key)}/{below(view, key.path)}": broken[key]
+        for key, view in views.items()
+        if view
+    }
     return _Judged(part, named)
 
 
 def _approve_all(
     pulls: Sequence[ListedPull],
-    refused: Mapping[str, Approved],
+    refused: Mapping[tuple[str, int], Approved],
     plans: _Plans,
     *,
-    named: AbstractSet[str],
+    named: AbstractSet[tuple[str, int]],
     at_once: int,
 ) -> list[Approved]:
     """Approve what nothing forbids, those of one repository together; the results are in the given order.
@@ -225,28 +229,28 @@ def _approve_all(
     what a manifest does not want any more, or what takes objects of a cluster with it: a pattern does not.
     `refused` are those that nothing is asked about any more.
     """
-    matched = [pull for pull in pulls if pull.name not in named]
+    matched = [pull for pull in pulls if pull.key not in named]
     withdrawn = objection_errors(matched, plans.before().plan) if matched else {}
-    results: dict[str, Approved] = dict(refused)
-    ready: dict[str, Approvable] = {}
+    results: dict[tuple[str, int], Approved] = dict(refused)
+    ready: dict[tuple[str, int], Approvable] = {}
     by_forge: dict[int, list[ListedPull]] = {}
-    for pull in track([pull for pull in pulls if pull.name not in refused], "checking pull requests"):
-        error = withdrawn.get(pull.name)
+    for pull in track([pull for pull in pulls if pull.key not in refused], "checking pull requests"):
+        error = withdrawn.get(pull.key)
         judged = Approved(pull, error=error) if error is not None else _judge(pull, plans.before)
         if isinstance(judged, Approved):
-            results[pull.name] = judged
+            results[pull.key] = judged
         elif not at_once:
-            results[pull.name] = Approved(pull, notes=judged.lenient, planned="would be approved")
+            results[pull.key] = Approved(pull, notes=judged.lenient, planned="would be approved")
         else:
-            ready[pull.name] = judged
+            ready[pull.key] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
     with open_task("approving"), ThreadPoolExecutor(max_workers=at_once or 1) as pool:
         merged = [*zip(by_forge.values(), pool.map(_merge, by_forge.values()), strict=True)]
     for chosen, merges in merged:
         for approved in _approved(chosen, merges, plans.after):
-            name = approved.listed.name
-            results[name] = approved._replace(notes=ready[name].lenient)
-    return [results[pull.name] for pull in pulls]
+            key = approved.listed.key
+            results[key] = approved._replace(notes=ready[key].lenient)
+    return [results[pull.key] for pull in pulls]
 
 
 def _judge(listed: ListedPull, before: Callable[[], _Judged]) -> Approved | Approvable:

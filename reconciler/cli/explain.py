@@ -137,7 +137,9 @@ def find_change(planned: PlannedRun, package: str) -> Change:
         states = current_states(planned.plan)
         opened = [(name, c) for name, _, c in changes if c.package in states and states[c.package].pull]
         named = [
-            (name, c) for name, c in opened if package == f"{c.repository.name}#{states[c.package].pull}"
+            (name, c)
+            for name, c in opened
+            if package == f"{planned.names.repository(c)}#{states[c.package].pull}"
         ]
         if len(named) > 1:
             hint = f"Name one: {', '.join(name for name, _ in named)}."

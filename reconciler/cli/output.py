@@ -17,7 +17,7 @@ from msgspec import Struct
 from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
 from reconciler.base.progress import NoDisplay, current_display, listening, open_task, show_on
 from reconciler.base.redact import Redactor
-from reconciler.base.text import inert, terminal
+from reconciler.base.text import inert, some, terminal
 from reconciler.cli.stderr import Event, rendered
 from reconciler.report.console import Paint, ansi, folded, plain
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from reconciler.run.options import RunOptions
 
 _KEY = "reconciler.common"
+_MOST_NAMES = 5
 
 
 def add_common_options(command: click.Command) -> None:
@@ -320,16 +321,33 @@ def show_standing(printer: Printer, standing: "Standing") -> None:
 
 
 def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
-    """Refuse names, as `REPO/PACKAGE` or `REPO#3`, in repositories about which nothing is known.
+    """Refuse names, as `REPO/PACKAGE` or `REPO#3`, of which it is not known what they are about.
+
+    Where Repositories of several namespaces have a name, only a pattern may leave the namespace out.
 
     Raises:
+        UsageError: The namespace of one of them is missing.
         UnavailableError: The repository of one of them could not be read.
     """
-    named = {name.partition("/")[0].partition("#")[0] for name in names}
-    for view in inventory.views.values():
-        if view.problem is not None and view.key.name in named:
+    texts, views = [*names], inventory.views.values()
+    labels = {view.key: inventory.label(view.key) for view in views}
+    for text in texts:
+        is_labelled = any(_is_of(text, label) for label in labels.values())
+        named = [str(key) for key in sorted(labels) if _is_of(text, key.name)]
+        if named and not is_labelled and not {*"*?["} & {*text}:
+            repository = named[0].partition("/")[2]
+            ways = some([f"{name}{text.removeprefix(repository)}" for name in named], _MOST_NAMES)
+            message = f"{text} is ambiguous: Repositories of several namespaces are called {repository}"
+            raise UsageError(message, hint=f"Name the namespace, too: {ways}.")
+    for view in views:
+        if view.problem is not None and any(_is_of(text, labels[view.key]) for text in texts):
             message = f"Repository {view.key} was not read: {view.problem.message}"
             raise UnavailableError(message, hint=view.problem.hint)
+
+
+def _is_of(text: str, repository: str) -> bool:
+    """Whether a name is that of a Repository, or begins with it."""
+    return text.startswith((f"{repository}/", f"{repository}#")) or text == repository
 
 
 Command = Callable[..., Any]

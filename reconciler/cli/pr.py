@@ -42,6 +42,7 @@ from reconciler.cli.pull_requests import (
 from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
 from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
+from reconciler.names.ids import ObjectName
 from reconciler.plan.build import find_unread
 from reconciler.report.console import markdown_lines, table_lines
 from reconciler.report.json import wire
@@ -50,7 +51,7 @@ from reconciler.report.status import since_cell
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run, read_inputs
 
-Recorded = Mapping[tuple[str, str], RecordedStatus]
+Recorded = Mapping[tuple[ObjectName, str], RecordedStatus]
 
 FORMS = (Output.TEXT, Output.JSON)
 
@@ -97,7 +98,8 @@ def list_(
     listed = [f for f in local if every or f.pull.state is PullState.OPEN]
     if hosted and not listed:
         raise UsageError(hosted, hint=ON_EVERY_FORGE)
-    recorded = {(s.repository, s.head): s for s in world.inventory.statuses.values()}
+    statuses = world.inventory.statuses
+    recorded = {(ObjectName(key.namespace, s.repository), s.head): s for key, s in statuses.items()}
     unread = find_unread(world.inventory)
     printer = make_printer()
     show_standing(printer, world.inventory.control.standing)
@@ -281,7 +283,7 @@ def _value(listed: ListedPull, *, body: bool = False) -> dict[str, Any]:
 
 def _recorded(listed: ListedPull, recorded: Recorded) -> dict[str, Any] | None:
     """Return where the last run saw the package of an open pull request, and since when."""
-    status = recorded.get((listed.view.key.name, head_branches(listed.pull.head)[0]))
+    status = recorded.get((listed.view.key, head_branches(listed.pull.head)[0]))
     if listed.pull.state != "open":
         return None
     if status is None and isinstance(parse_head(listed.pull.head), DeletionHead) and not listed.instance:

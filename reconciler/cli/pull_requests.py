@@ -52,7 +52,7 @@ class ListedPull(NamedTuple):
     `sets` are the PackageVariantSets that its packages were made by, as `namespace/name`, `instance` is
     another instance that its packages belong to, "" for this one and for none. `labels` are those of the
     variants that its packages are of, as `key` and `key=value`. `members` are the packages of a group, as
-    arguments of `approve`.
+    arguments of `approve`. `repository` is how people name the Repository, if not by its name alone.
     """
 
     view: RepositoryView
@@ -66,6 +66,17 @@ class ListedPull(NamedTuple):
     is_registered: bool = True
     why_left: str = ""
     tools: OwnTools | None = None
+    repository: str = ""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The identity: names of Repositories are unique in a namespace only."""
+        return self.view.url, self.pull.number
+
+    @property
+    def called(self) -> str:
+        """The Repository, as the arguments of commands begin."""
+        return self.repository or self.view.key.name
 
     @property
     def is_local(self) -> bool:
@@ -80,7 +91,7 @@ class ListedPull(NamedTuple):
     @property
     def name(self) -> str:
         """The argument of `pr show`."""
-        return f"{self.view.key.name}#{self.pull.number}"
+        return f"{self.called}#{self.pull.number}"
 
     @property
     def package(self) -> str:
@@ -88,7 +99,7 @@ class ListedPull(NamedTuple):
         about = parse_head(self.pull.head)
         if about is None or not self.is_registered:
             return about.path if about else self.pull.head
-        return f"{self.view.key.name}/{below(self.view, about.path)}"
+        return f"{self.called}/{below(self.view, about.path)}"
 
     @property
     def shown(self) -> str:
@@ -142,6 +153,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
                     is_registered=is_known,
                     why_left=why,
                     tools=tools,
+                    repository=world.inventory.label(view.key) if view else "",
                 )
             )
     listed += _of_control(world, {pull.view.url for pull in listed})
@@ -176,7 +188,9 @@ def _groups(
             refs = [draft.ref for draft in package.drafts if draft.is_grouped]
             refs += [group.ref for group in view.groups if package.main_tree and path in group.deleted]
             for ref in refs if inventory.view_of(PackageKey(view.url, path)) is view else ():
-                groups.setdefault(short_branch(ref), []).append(f"{view.key.name}/{below(view, path)}")
+                groups.setdefault(short_branch(ref), []).append(
+                    f"{inventory.label(view.key)}/{below(view, path)}"
+                )
                 first.setdefault(short_branch(ref), view)
     return groups, first
 
@@ -314,7 +328,7 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
     """
     if is_pattern(text):
         opened = [f for f in listed if f.pull.state is PullState.OPEN]
-        matching = [f for f in opened if any(fnmatchcase(name, text) for name in (f.name, *_names(f)))]
+        matching = [f for f in opened if _matches(f, (f.name, *_names(f)), [text])]
         named = [f for f in matching if not f.why_left]
         if matching and not named:
             message = f"{text} matches only what is left: {matching[0].name}: {matching[0].why_left}"
@@ -322,7 +336,7 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
         return _some(named, text, ())
     if text.isdecimal() or "#" in text:
         repository, _, number = text.rpartition("#")
-        named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.view.key.name)]
+        named = [f for f in listed if str(f.pull.number) == number and repository in ("", f.called)]
         if len(named) > 1:
             raise UsageError(
                 f"{text} is ambiguous: {', '.join(f.name for f in named)}",
@@ -330,6 +344,9 @@ def find_pulls(listed: Sequence[ListedPull], text: str) -> list[ListedPull]:
             )
         return _some(named, text, (f.name for f in listed))
     named = [f for f in listed if text in _names(f)]
+    if len({f.called for f in named}) > 1:  # of a Repository that is called as the namespace of the other
+        ways = some([f.name for f in named], _MOST_NAMES)
+        raise UsageError(f"{text} is ambiguous", hint=f"Name its pull request: {ways}.")
     opened = [f for f in named if f.pull.state is PullState.OPEN]
     # A package that has one of its own is meant there, and not as a member of a group.
     members = [f for f in opened if text not in f.members]
@@ -351,7 +368,8 @@ def find_or_open_pulls(
     """
     for view in world.inventory.repositories.values():
         for path, package in view.packages.items():
-            if text not in (f"{view.key.name}/{below(view, path)}", f"{view.key.name}/{path}"):
+            called = world.inventory.label(view.key)
+            if text not in (f"{called}/{below(view, path)}", f"{called}/{path}"):
                 continue
             drafts = package.drafts
             if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
@@ -367,7 +385,8 @@ def find_or_open_pulls(
                 proposal = PullRequest(head, view.branch, title, "Proposed by hand.\n")
                 tools = find_tools(world.inventory.policy, mirror.remote, view.url)
                 pull = forge.ensure(proposal)
-                return [ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)]
+                found = ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)
+                return [found._replace(repository=called)]
     return find_pulls(listed, text)
 
 
@@ -392,12 +411,18 @@ def _some(named: list[ListedPull], text: str, candidates: Iterable[str]) -> list
     raise UsageError(f"There is no pull request {text}", hint=suggest(text, candidates, otherwise=_LIST))
 
 
+def _matches(listed: ListedPull, names: Iterable[str], patterns: Sequence[str]) -> bool:
+    """Whether one of its names matches a pattern, which may leave out the namespace."""
+    spelled = {text for name in names for text in (name, name.removeprefix(f"{listed.view.key.namespace}/"))}
+    return any(fnmatchcase(text, pattern) for text in spelled for pattern in patterns)
+
+
 def _names(listed: ListedPull) -> Iterator[str]:
     yield listed.package
     yield from listed.members
     about = parse_head(listed.pull.head)
     if about and listed.is_registered:
-        yield f"{listed.view.key.name}/{about.path}"
+        yield f"{listed.called}/{about.path}"
 
 
 def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryView | None:
@@ -462,8 +487,8 @@ def shared_error(
     `texts` are the arguments that found it.
     """
     aliases = (listed.name, str(listed.pull.number), listed.package)
-    others = [member for member in listed.members if not any(fnmatchcase(member, text) for text in texts)]
-    if not others or any(fnmatchcase(name, text) for name in aliases for text in texts):
+    others = [member for member in listed.members if not _matches(listed, [member], texts)]
+    if not others or _matches(listed, aliases, texts):
         return None
     message = f"It shares pull request {listed.name} with {some(others, _MOST_NAMES)}"
     return RefusedError(message, hint=f"{verb} them together: `reconciler {command} {listed.name}`.")
@@ -524,8 +549,8 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, RefusedError]:
-    """Return by name the pull requests that only a person who names them approves, with why."""
+def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[tuple[str, int], RefusedError]:
+    """Return by key the pull requests that only a person who names them approves, with why."""
     errors = {}
     for listed in pulls:
         names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
@@ -533,7 +558,7 @@ def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[str, Refus
         if about:
             _, what, who, way, step = min(about)
             hint = f"{who}. Approve it by name, {listed.name}, or {way}." if who else step
-            errors[listed.name] = RefusedError(f"Pull request {listed.name} {what}", hint=hint)
+            errors[listed.key] = RefusedError(f"Pull request {listed.name} {what}", hint=hint)
     return errors
 
 

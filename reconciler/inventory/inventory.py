@@ -772,6 +772,18 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         """The registered and the former views, each under a name of its own."""
         return {**self.repositories, **self.former}
 
+    def label(self, repository: ObjectName) -> str:
+        """Return how people name a Repository: with its namespace where another place has its name, too."""
+        return str(repository) if repository.name in self.shared_names else repository.name
+
+    @cached_property
+    def shared_names(self) -> frozenset[str]:
+        """Names that Repositories of several namespaces have, for several places."""
+        places: dict[str, set[tuple[str, str]]] = {}
+        for view in self.views.values():
+            places.setdefault(view.key.name, set()).add((view.url, view.directory))
+        return frozenset(name for name, of_name in places.items() if len(of_name) > 1)
+
     def views_of(self, url: str) -> tuple[RepositoryView, ...]:
         """Return the views of one Git repository, former ones too, most specific directory first."""
         return self._views_by_url.get(url, ())

@@ -25,6 +25,8 @@ from reconciler.resolve.rollout_model import Rollout
 class Names(Struct, frozen=True):
     """Display names of packages: the directory of each Repository is left out of the path.
 
+    `shared` are the names that Repositories of several namespaces have: their namespace is named, too.
+
     `instance` is the name of the instance, `report_url` the address where its HTML report is published,
     `shard` the part of the fleet as `--shard` takes it, empty for the whole.
     """
@@ -33,6 +35,12 @@ class Names(Struct, frozen=True):
     directories: Mapping[ObjectName, str] | None = None
     report_url: str = ""
     shard: str = ""
+    shared: frozenset[str] = frozenset()
+
+    def repository(self, change: Change) -> str:
+        """Return the name of a package's Repository."""
+        key = change.repository
+        return str(key) if key.name in self.shared else key.name
 
     def of(self, change: Change) -> str:
         """Return `REPOSITORY/PACKAGE`, what `approve` and `explain` take."""
@@ -40,7 +48,7 @@ class Names(Struct, frozen=True):
         directory = (self.directories or {}).get(change.repository, "")
         if directory and path.startswith(f"{directory}/"):
             path = path[len(directory) + 1 :]
-        return f"{change.repository.name}/{path}"
+        return f"{self.repository(change)}/{path}"
 
 
 _MOST_PLACES = 4

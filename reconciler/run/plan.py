@@ -123,7 +123,8 @@ class RunInputs(Struct, frozen=True, dict=True):
         """The names of packages in reports."""
         views = self.inventory.views
         policy, directories = self.inventory.policy, {key: view.directory for key, view in views.items()}
-        return Names(policy.instance, directories, policy.pull_requests.report_url, str(self.forges.shard))
+        url, shared = policy.pull_requests.report_url, self.inventory.shared_names
+        return Names(policy.instance, directories, url, str(self.forges.shard), shared)
 
 
 def read_inputs(

@@ -72,7 +72,7 @@ def read_status(options: RunOptions, about: str = "") -> FleetStatus:
 
 
 def _fleet_status(planned: PlannedRun) -> FleetStatus:
-    plan = planned.plan
+    plan, inventory = planned.plan, planned.inputs.inventory
     statuses = current_statuses(plan)
     overviews = package_overviews(plan, statuses)
     packages: dict[tuple[str, ObjectName], list[PackageStatus]] = {}
@@ -98,11 +98,11 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
             continue
         rows = packages.get((owner["kind"], key), [])
         owners += [
-            _row(owner, status, overviews[key, status.package])
+            _row(owner, status, overviews[key, status.package], inventory)
             | _notes(changes.get(status.package) if status.package else None)
             for status in rows
         ] or [dict(owner)]
-    standing = planned.inputs.inventory.control.standing
+    standing = inventory.control.standing
     needs = tuple(find_needs(plan, statuses))
     return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing, needs)
 
@@ -115,10 +115,15 @@ def _notes(change: Change | None) -> dict[str, Any]:
     return {"subpackages": notes, "warnings": [str(warning) for warning in change.warnings]}
 
 
-def _row(owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview) -> dict[str, Any]:
-    """Return the row of one package of an owner."""
+def _row(
+    owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview, inventory: Inventory
+) -> dict[str, Any]:
+    """Return the row of one package of an owner, with its Repository as people name it."""
+    package = status_value(status)
+    if status.repository is not None:
+        package["repository"] = inventory.label(status.repository)
     downstream = [{"name": status.revision}] if status.revision else []
-    row = {"package": status_value(status), "downstreamTargets": downstream, "summary": wire(overview)}
+    row = {"package": package, "downstreamTargets": downstream, "summary": wire(overview)}
     return {**owner, **row}
 
 
@@ -219,14 +224,16 @@ def plan_about(options: RunOptions, package: str) -> PlannedRun:
 def named_changes(planned: PlannedRun) -> Iterator[tuple[str, str, Change]]:
     """Yield the change of every package of the plan and of every other repository, with both of its names."""
     for change in planned.plan.changes:
-        yield planned.names.of(change), f"{change.repository.name}/{change.package.path}", change
+        repository = planned.names.repository(change)
+        yield planned.names.of(change), f"{repository}/{change.package.path}", change
     planned_packages = {change.package for change in planned.plan.changes}
     for _, view in sorted(planned.inputs.inventory.repositories.items()):
         for path, package in sorted(view.packages.items()):
             key = PackageKey(view.url, path)
             if key not in planned_packages:
                 change = Change(key, view.key, Op.KEEP, Reason.NOT_OURS, before=package.main_tree)
-                yield f"{view.key.name}/{package_name(view, path)}", f"{view.key.name}/{path}", change
+                repository = planned.names.repository(change)
+                yield f"{repository}/{package_name(view, path)}", f"{repository}/{path}", change
 
 
 def trace_variant(planned: PlannedRun, change: Change) -> DesiredVariant | None:

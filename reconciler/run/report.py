@@ -259,7 +259,8 @@ class _RowReader:
         status = self._statuses.get(change.package)
         key = (change.variant, change.package) if change.variant else None
         overview = self._overviews.get(key, PackageOverview()) if key else PackageOverview()
-        repository, _, name = self._names.of(change).partition("/")
+        repository = self._names.repository(change)
+        name = self._names.of(change).removeprefix(f"{repository}/")
         conditions = self._conditions.get(change.variant, ()) if change.variant else ()
         labels = self._labels
         parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
