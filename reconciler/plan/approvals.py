@@ -136,23 +136,25 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
         why = f"Merging it takes objects with it. {armed}{consent_text(change)}"
         return ApprovalState(why=why, reason=Reason.LOSS_NEEDS_CONSENT)
     if refused := _refusal(change, pull, rules, context):
-        return _refused_state(change, pull.number, refused.message)
+        return _refused_state(change, pull.number, refused.message, context)
     if pull.auto_merge != pull.head_oid:
         checks = _missing_checks(change, rules, context)
         return ApprovalState(why=checks) if checks else None
     if not pull.is_dropped:
         return ApprovalState(why="The forge, or its merge queue, merges it once its checks have passed")
+    name = f"{context.inventory.label(target.view.key)}#{pull.number}"
     return ApprovalState(
         why="The forge does not merge it any more: it left the merge queue, or a person switched auto-merge "
-        f"off. Merge it, or run `reconciler approve {target.view.key.name}#{pull.number}`",
+        f"off. Merge it, or run `reconciler approve {name}`",
         reason=Reason.MERGE_DROPPED,
     )
 
 
-def _refused_state(change: Change, number: int, message: Text) -> ApprovalState:
+def _refused_state(change: Change, number: int, message: Text, context: PlanContext) -> ApprovalState:
+    name = f"{context.inventory.label(change.repository)}#{number}"
     why = (
         f"The forge did not merge it: {message}. It is asked again when its pull request, checks or rules "
-        f"change, and after a while; or run `reconciler approve {change.repository.name}#{number}`"
+        f"change, and after a while; or run `reconciler approve {name}`"
     )
     return ApprovalState(why=why, reason=Reason.MERGE_REFUSED)
 
@@ -213,7 +215,7 @@ def remember_refusals(plan: Plan, unfinished: Mapping[PackageKey, Unfinished]) -
             message=str(why.message),
         )
         records[record_path(record)] = record_bytes(replace(record, refused=now))
-        state = _refused_state(change, pull.number, why.message)
+        state = _refused_state(change, pull.number, why.message, context)
         waiting = replace(
             change, op=Op.KEEP, reason=state.reason, message=state.why, waits=True, approve=None
         )

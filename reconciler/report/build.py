@@ -718,10 +718,10 @@ def _asks(status: PackageStatus, plan: Plan) -> Iterator[tuple[Action, NeedPlace
     for draft in drafts:
         pull = newest_pull(target.pulls, draft.ref) if target is not None else None
         number, url = (pull.number, pull.url) if pull is not None else (0, "")
-        yield Action.DECIDE, _place(replace(status, pull=number, url=url))
+        yield Action.DECIDE, _place(replace(status, pull=number, url=url), plan)
     action = Action.REVIEW if drafts else action
     if action is not None:
-        yield action, _place(status)
+        yield action, _place(status, plan)
 
 
 def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
@@ -752,11 +752,13 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     return f"{'rollback to' if is_back else kind} {review}{by}"
 
 
-def _place(status: PackageStatus) -> NeedPlace:
+def _place(status: PackageStatus, plan: Plan) -> NeedPlace:
     if status.repository is None:
         return NeedPlace(str(status.variant))
-    package = f"{status.repository.name}/{status.name}"
-    name = f"{status.repository.name}#{status.pull}" if status.pull else package
+    key = status.repository
+    repository = plan.context.inventory.label(key) if plan.context else key.name
+    package = f"{repository}/{status.name}"
+    name = f"{repository}#{status.pull}" if status.pull else package
     return NeedPlace(name, status.url, package)
 
 

@@ -1,0 +1,131 @@
+"""Repositories of two namespaces with one name: the namespace is named, too, and nothing is left out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reconciler.base.errors import Exit
+from tests.support.git import make_repository
+from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.world import World, restored
+
+DEFAULT, OTHER = "default/edge-1/web", "other/edge-1/web"
+
+
+def of_other(text: str) -> str:
+    return text.replace("namespace: default", "namespace: other").replace("../edge-1.git", "../edge-2.git")
+
+
+def build(root: Path) -> World:
+    more = {
+        "manifests/other.yaml": "---\n".join(
+            map(of_other, (repository("blueprints"), repository("edge-1"), variant("edge-1", "web")))
+        )
+    }
+    write_world(root, ("edge-1",), more=more)
+    make_repository(root / "edge-2.git", {"README.md": "other\n"})
+    world = World(root)
+    assert world.run("apply").code == Exit.DONE
+    return world
+
+
+@pytest.fixture
+def world() -> World:
+    return restored("same-names", build)
+
+
+def rows(world: World, *line: str) -> dict[str, str]:
+    """Return packages by pull request."""
+    items = json.loads(world.run("pr", "list", "-o", "json", *line).out)["items"]
+    return {item["name"]: item["package"] for item in items}
+
+
+def test_every_one_is_approved_under_a_name_of_its_own(world: World) -> None:
+    assert sorted(rows(world).values()) == ["default/edge-1/db", DEFAULT, OTHER]
+    said = world.run("approve", "--all")
+
+    assert said.code == Exit.DONE
+    assert said.out.splitlines() == [
+        "approved default/edge-1/db: db/v1",
+        f"approved {DEFAULT}: web/v1",
+        f"approved {OTHER}: web/v1",
+    ]
+    assert rows(world) == {}
+
+
+def test_one_is_meant_by_its_namespace(world: World) -> None:
+    assert world.run("approve", OTHER).out == f"approved {OTHER}: web/v1\n"
+    assert sorted(rows(world).values()) == ["default/edge-1/db", DEFAULT]
+    assert world.run("pr", "close", "default/edge-1#1").code == Exit.DONE
+    assert len(rows(world)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("approve", "edge-1/web"),
+        ("approve", "edge-1#1"),
+        ("approve", "--propose-only", "edge-1/web"),
+        ("pr", "show", "edge-1#1"),
+        ("pr", "merge", "edge-1/web"),
+        ("pr", "close", "edge-1/web"),
+        ("explain", "edge-1/web"),
+        ("explain", "edge-1#1"),
+        ("answer", "edge-1/web", "--keep"),
+    ],
+    ids=" ".join,
+)
+def test_a_name_without_namespace_is_refused_with_names_that_work(
+    world: World, line: tuple[str, ...]
+) -> None:
+    said = world.run(*line)
+
+    assert said.code == Exit.USAGE
+    name = next(word for word in line if word.startswith("edge-1"))
+    assert f"hint: Name the namespace, too: default/{name}, other/{name}." in said.err
+    assert len(rows(world)) == 3
+    assert world.run("pr", "show", f"other/{name}").code == Exit.DONE
+    assert world.run("explain", f"other/{name}").out.startswith(f"{OTHER}: ")
+
+
+def test_a_pattern_may_leave_the_namespace_out(world: World) -> None:
+    approved = world.run("approve", "e*/web").out.splitlines()
+
+    assert approved == [f"approved {DEFAULT}: web/v1", f"approved {OTHER}: web/v1"]
+
+
+def test_rows_name_both(world: World) -> None:
+    status = world.run("status").out
+
+    assert "default/edge-1#2, other/edge-1#1" in status  # what waits for a review
+    cells = {line.split()[0] for line in status.splitlines() if line}
+    assert {DEFAULT, OTHER} <= cells
+    assert world.run("status", OTHER).code == Exit.DONE
+    world.run("approve", OTHER)
+    assert "web/v1" in world.run("explain", OTHER).out
+
+
+def test_a_conflict_is_of_its_own_package_and_answered_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
+    world.run("approve", "--all")
+    world.run("apply")
+    with world.edit("edge-2", "Our image") as copy:
+        app = copy / "web/app.yaml"
+        app.write_text(app.read_text().replace("web:v1", "web:ours"))
+    with world.edit("control", "web v2") as copy:
+        for path in (copy / manifest("edge-1", "web"), copy / "manifests/other.yaml"):
+            path.write_text(path.read_text().replace("revision: 1", "revision: 2"))
+    assert world.run("apply").code == Exit.WAITING
+    items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
+
+    assert {item["package"]: item["status"]["phase"] for item in items} == {
+        DEFAULT: "in review",
+        OTHER: "conflict",
+    }
+    assert world.run("answer", OTHER, "--keep").code == Exit.DONE
+    assert world.run("apply").code == Exit.DONE
+    assert len(world.run("approve", "--all").out.splitlines()) == 2
