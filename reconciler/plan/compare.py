@@ -418,7 +418,7 @@ def _variants(base: Side, head: Side) -> Iterable[VariantDifference]:
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if new is None:
-            yield VariantDifference(key, Fate.DROP, "It was never applied")
+            yield VariantDifference(key, Fate.DROP, "It is not applied")
         elif old is None or not old.spec:
             if old is None or new.spec or new.fate is not old.fate:
                 fate, variant = Fate.CREATE if new.spec else new.fate, new.change.variant

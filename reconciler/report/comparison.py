@@ -54,7 +54,7 @@ _VARIANTS = {
     Fate.KEEP: "keeps",
     Fate.DROP: "drops",
 }
-_ENDS: Mapping[Fate, str] = {Fate.KEEP: " unchanged", Fate.DROP: " never applied"}
+_ENDS: Mapping[Fate, str] = {Fate.KEEP: " unchanged", Fate.DROP: " not applied"}
 
 
 class Clause(NamedTuple):

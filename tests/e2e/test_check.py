@@ -554,7 +554,7 @@ def test_a_private_control_repository_takes_a_token_from_the_environment(root: P
         said = run(root, *arguments, RECONCILER_CONTROL_TOKEN="a-secret-token")
 
     assert without.code == 5
-    assert said.last.startswith("Merging this drops 1 PackageVariant never applied, and packages were not ")
+    assert said.last.startswith("Merging this drops 1 PackageVariant not applied, and packages were not ")
 
 
 def test_check_writes_nothing(root: Path) -> None:

@@ -235,7 +235,7 @@ FATES: DecisionTable[Fate | None] = DecisionTable(
     {"base": STATES, "head": STATES},
     [
         ({"base": "absent", "head": "absent"}, None, "no side has it"),
-        ({"head": "absent"}, Fate.DROP, "it was never applied, and is not declared any more"),
+        ({"head": "absent"}, Fate.DROP, "it is not applied, and is not declared any more"),
         ({"base": ("absent", *LEAVING), "head": DECLARED}, Fate.CREATE, "merging declares it"),
         ({"base": "deleted", "head": "deleted"}, None, "it is deleted anyway"),
         ({"base": "taken over", "head": "taken over"}, None, "it is taken over anyway"),
