@@ -46,6 +46,7 @@ from reconciler.report.report import (
     ProblemGroup,
     Report,
 )
+from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import find_view
 from reconciler.resolve.rollout_model import MemberPhase, Rollout, RolloutPhase, WavePhase
 
@@ -744,6 +745,8 @@ def _text(action: Action, status: PackageStatus, overview: PackageOverview, chan
     if status.reason in ends:
         return f"{ends[status.reason]}{by}"
     review = overview.review_after(change) if change else overview.review
+    if change is not None and status.variant is not None and cluster_of(status.variant):
+        review = change.upstream_to  # generated manifests do not have the lock they are made from
     if review in ("", overview.main):
         return f"change of {overview.main}{by}" if overview.main else f"change{by}"
     is_back = change is not None and change.request is not None and change.request.is_back
