@@ -663,7 +663,7 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
     """
     items: list[RenderedDelivery] = []
     stalled: set[ObjectKey] = set(deliveries.stalled)
-    problems, notes = [*deliveries.problems], [*deliveries.notes]
+    problems, notes = [*deliveries.problems], [*deliveries.undelivered.values()]
 
     def render(delivery: Delivery) -> None:
         if delivery.resolved.settled is not None:
@@ -691,6 +691,7 @@ def render_deliveries(deliveries: Deliveries, contents: Contents, inventory: Inv
         frozenset(stalled),
         tuple(sorted(problems)),
         tuple(notes),
+        deliveries.undelivered,
     )
 
 

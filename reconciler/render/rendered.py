@@ -163,12 +163,16 @@ class RenderedDelivery(Struct, frozen=True):
 
 
 class RenderedDeliveries(Struct, frozen=True):
-    """The generated packages by owner; packages of the `stalled` owners stay as they are."""
+    """The generated packages by owner; packages of the `stalled` owners stay as they are.
+
+    `undelivered` are the clusters without a place for them, and why, which is among the notes, too.
+    """
 
     items: Mapping[ObjectName, RenderedDelivery] = field(default_factory=dict)
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
     notes: tuple[Text, ...] = ()
+    undelivered: Mapping[str, Text] = field(default_factory=dict)
 
 
 class Rendered(Struct, frozen=True):

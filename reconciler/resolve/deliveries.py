@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 import orjson
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.porch import Downstream, PackageVariantSpec
@@ -79,12 +79,15 @@ class Delivery(Struct, frozen=True):
 
 
 class Deliveries(Struct, frozen=True):
-    """The deliveries of a fleet; packages of the `stalled` owners stay as they are."""
+    """The deliveries of a fleet; packages of the `stalled` owners stay as they are.
+
+    `undelivered` are the clusters without a place for what is generated for them, and why.
+    """
 
     items: tuple[Delivery, ...] = ()
     stalled: frozenset[ObjectKey] = frozenset()
     problems: tuple[Problem, ...] = ()
-    notes: tuple[Text, ...] = ()
+    undelivered: Mapping[str, Text] = field(default_factory=dict)
 
 
 def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockUpdate) -> Deliveries:
@@ -103,7 +106,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     items: list[Delivery] = []
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
-    notes: list[Text] = []
+    undelivered: dict[str, Text] = {}
 
     def resolve(cluster: str, lock: ClusterLock) -> None:
         policy, control = inventory.policy, inventory.control
@@ -115,7 +118,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, Refused):
-            notes.extend([target.why] if has_generated(lock) else [])
+            undelivered.update({cluster: target.why} if has_generated(lock) else {})
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:
@@ -140,7 +143,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             place = Location(f"{LOCKS_DIRECTORY}/{scope.cluster}.json")
             problems.append(defect_problem(error, place, subject=f"cluster {scope.cluster}"))
             stalled |= {variant_key(key) for key in inventory.records if cluster_of(key) == scope.cluster}
-    return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), tuple(notes))
+    return Deliveries(tuple(items), frozenset(stalled), tuple(sorted(problems)), undelivered)
 
 
 def pin_delivery(delivery: Delivery, tree: Oid, inventory: Inventory, digest: str = "") -> ResolvedVariant:
@@ -282,11 +285,12 @@ def find_delivery_target(
     candidates = [view for view in views if view.deployment] or views
     if len(candidates) == 1:
         return _checked_target(candidates[0], path, instance)
-    hint = f"annotate one of its Repositories with {TARGET_ANNOTATION}: {path}"
     nothing = f"Nothing is delivered to cluster {cluster}"
     if candidates:
         names = ", ".join(view.key.name for view in candidates)
+        hint = f"annotate one of its Repositories with {TARGET_ANNOTATION}: {path}"
         return Refused(f"{nothing}: it has several Repositories, {names}; {hint}")
+    hint = f"register one, or remove clusters/{cluster} from the manifests"
     return Refused(f"{nothing}: no Repository belongs to it; {hint}")
 
 

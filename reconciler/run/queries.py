@@ -33,7 +33,7 @@ from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
 from reconciler.render.injection import needed_kinds
-from reconciler.report.build import find_needs, package_overviews, tell, version_label
+from reconciler.report.build import MENDING, find_needs, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
 from reconciler.report.json import wire
 from reconciler.report.report import HistoryEntry, Need, PackageOverview
@@ -88,12 +88,16 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
     changes = {change.package: change for change in plan.changes}
+    undelivered = plan.context.rendered.deliveries.undelivered if plan.context else {}
     for owner in (entry for value in values for entry in status_entries(value)):
         key = ObjectName(owner["namespace"], owner["name"])
         if "cluster" in owner:
             moving = any(owner["cluster"] in move.clusters for move in plan.version_changes)
             alone = PackageStatus(Phase.PENDING), PackageOverview(waiting_for="the next apply")
             locked = alone if moving else (PackageStatus(Phase.PUBLISHED), PackageOverview())
+            if (why := undelivered.get(owner["cluster"])) and owner["cluster"] not in deliveries:
+                nowhere = PackageStatus(Phase.STALLED, message=why)
+                locked = nowhere, PackageOverview(waiting_for=MENDING)
             owners.append(_cluster_row(owner, *deliveries.get(owner["cluster"], locked)))
             continue
         rows = packages.get((owner["kind"], key), [])
@@ -141,6 +145,7 @@ def _cluster_row(
     locked = owner["status"]
     version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
     main, review = (version, "") if phase is Phase.PUBLISHED else ("", version)
+    review = "" if phase is Phase.STALLED and delivery.package is None else review
     if conditions.get("Ready") == "False":
         phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
         waiting = ""

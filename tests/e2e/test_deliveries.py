@@ -168,6 +168,45 @@ def test_status_tells_of_every_package_in_its_own_words(world: World) -> None:
     assert "Provider dev/acme-net" in world.run("status", "-o", "wide").out
 
 
+def test_what_has_no_place_is_not_called_published(world: World) -> None:
+    delivered(world)
+    before = git(world.control, "rev-parse", "main").strip()
+    with world.edit("control", "Remove the Repository") as copy:
+        (copy / "manifests/repositories.yaml").unlink()
+    world.run("apply")
+    world.run("approve", "dev/dependencies")
+    assert world.run("apply").code == 0
+
+    said = world.run("status", "--output", "json")
+
+    items = json.loads(said.out)["items"]
+    assert {item["name"] for item in items} == {"platform", "acme-net"}
+    assert {item["package"]["phase"] for item in items} == {"stalled"}
+    assert {(item["summary"]["main"], item["summary"]["review"]) for item in items} == {("", "")}
+    why = "no Repository belongs to it; register one, or remove clusters/dev from the manifests"
+    assert {item["package"]["message"] for item in items} == {f"Nothing is delivered to cluster dev: {why}"}
+    check = world.run("check", "--base", before).out
+    assert "drop      PackageVariant default/dependencies@dev  It is not applied\n" in check
+
+
+def test_status_and_apply_call_a_review_alike(world: World) -> None:
+    def reviews(text: str) -> list[str]:
+        return [line for line in text.splitlines() if line.startswith("review ")]
+
+    first = reviews(world.run("apply").out)
+    assert "new locks/dev@" in "".join(first)
+    assert reviews(world.run("status").out) == first
+    world.run("approve", "dev/dependencies")
+    world.run("apply")
+    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
+    world.run("lock", "--upgrade", "x.example.com/acme/net")
+
+    second = reviews(world.run("apply").out)
+
+    assert "update to locks/dev@" in "".join(second)
+    assert reviews(world.run("status").out) == second
+
+
 @pytest.mark.parametrize(
     ("name", "manifest", "package", "subject"),
     [

@@ -135,7 +135,6 @@ def a_cluster(name: str = "prod", *paths: str) -> ClusterInputs:
 
 EDGE = replace(view("edge", "prod", deployment=True, place=None), head=Commit(oid("e1"), 5))
 INPUTS = FleetInputs((a_cluster(),))
-HINT = f"annotate one of its Repositories with {TARGET_ANNOTATION}: dependencies"
 OWNER = ObjectName("ns", "dependencies@prod")
 
 
@@ -246,7 +245,8 @@ def test_nothing_to_generate_is_no_note() -> None:
     off = Policy(dependencies=replace(Policy().dependencies, path=""))
 
     assert deliveries(nowhere) == Deliveries()
-    assert deliveries(ClusterUpdate("dev", None, locked())).notes == (
-        f"Nothing is delivered to cluster dev: no Repository belongs to it; {HINT}",
-    )
+    assert deliveries(ClusterUpdate("dev", None, locked())).undelivered == {
+        "dev": "Nothing is delivered to cluster dev: no Repository belongs to it; "
+        "register one, or remove clusters/dev from the manifests"
+    }
     assert deliveries(policy=off) == Deliveries()
