@@ -636,6 +636,18 @@ def _manifest(package: GeneratedPackage, owner: str) -> bytes | Problem:
     return add_checksum_header(document, reason=f"{', '.join(needed[:_MAX_PARENTS])}{more}")
 
 
+def generated_versions(files: Files) -> Iterator[tuple[ObjectRef, str]]:
+    """Yield the objects of a generated package that install something, and in which version. Total."""
+    for file in files.values():
+        for document in _values(file.data) or ():
+            if isinstance(document, Mapping) and (version := installed_version(document)):
+                named = document.get("metadata", document)  # an Installation has its name at the top
+                kind = document.get("kind") or document.get("schemaType")
+                if isinstance(named, Mapping):
+                    ref = ObjectRef(str(kind), str(named.get("namespace") or ""), str(named.get("name")))
+                    yield ref, version
+
+
 def installed_version(document: Mapping[str, Any]) -> str:
     """Return the version that a generated manifest installs, or an empty text."""
     spec, bundle = document.get("spec"), document.get("bundle")

@@ -32,6 +32,7 @@ from reconciler.plan.status import PackageStatus, current_status, current_status
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
+from reconciler.render.delivery import generated_versions
 from reconciler.render.injection import needed_kinds
 from reconciler.report.build import MENDING, find_needs, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
@@ -82,11 +83,14 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners: list[dict[str, Any]] = []
+    wanted = plan.context.downstreams if plan.context else {}
+    # Of a delivery that moves, the place where it goes comes last.
     deliveries = {
         cluster: (status, overviews[status.variant, status.package])
-        for status in statuses
+        for status in sorted(statuses, key=lambda status: status.package in wanted)
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
+    on_main = _versions_on_main(planned, statuses)
     changes = {change.package: change for change in plan.changes}
     undelivered = plan.context.rendered.deliveries.undelivered if plan.context else {}
     for owner in (entry for value in values for entry in status_entries(value)):
@@ -98,7 +102,10 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
             if (why := undelivered.get(owner["cluster"])) and owner["cluster"] not in deliveries:
                 nowhere = PackageStatus(Phase.STALLED, message=why)
                 locked = nowhere, PackageOverview(waiting_for=MENDING)
-            owners.append(_cluster_row(owner, *deliveries.get(owner["cluster"], locked)))
+            delivery, overview = deliveries.get(owner["cluster"], locked)
+            leaves = delivery.package is not None and delivery.package not in wanted
+            versions = _row_versions(owner, delivery, on_main, leaves=leaves)
+            owners.append(_cluster_row(owner, delivery, overview, versions))
             continue
         rows = packages.get((owner["kind"], key), [])
         owners += [
@@ -131,10 +138,57 @@ def _row(
     return {**owner, **row}
 
 
+def _versions_on_main(planned: PlannedRun, statuses: Iterable[PackageStatus]) -> dict[tuple[str, ...], str]:
+    """Return the versions that main has of deliveries under way, by cluster, kind, namespace and name."""
+    context = planned.plan.context
+    trees: dict[tuple[str, PackageKey], Oid] = {}
+    of_clusters = [(cluster_of(s.variant), s) for s in statuses if s.variant and cluster_of(s.variant)]
+    moving = {cluster for cluster, status in of_clusters if status.phase is not Phase.PUBLISHED}
+    for cluster, status in of_clusters:
+        target = context.targets.get(status.package) if context and status.package else None
+        if target is not None and target.package.main_tree and cluster in moving:
+            trees[cluster, target.key] = target.package.main_tree
+    by_url: dict[str, set[Oid]] = {}
+    for (_, package), tree in trees.items():
+        by_url.setdefault(package.url, set()).add(tree)
+    needs = Needs({url: frozenset(oids) for url, oids in by_url.items()})
+    inputs = planned.inputs
+    files = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files if trees else {}
+    return {
+        (cluster, *ref): version
+        for (cluster, _), tree in trees.items()
+        for ref, version in generated_versions(files.get(tree, {}))
+    }
+
+
+def _row_versions(
+    owner: Mapping[str, Any],
+    delivery: PackageStatus,
+    on_main: Mapping[tuple[str, ...], str],
+    *,
+    leaves: bool,
+) -> tuple[str, str]:
+    """Return the version of a package of a cluster on main, and the one in review if it is another.
+
+    `leaves` is whether the package that delivers it is to be removed.
+    """
+    locked = owner["status"]
+    version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
+    if delivery.phase is Phase.PUBLISHED:
+        return version, ""
+    if delivery.phase is Phase.STALLED and delivery.package is None:
+        return "", ""
+    main = on_main.get((owner["cluster"], owner["kind"], owner["namespace"], owner["name"]), "")
+    if leaves:
+        return main or version, ""
+    is_same = main.removeprefix("v") == version.removeprefix("v")  # an Installation has none
+    return (version, "") if is_same else (main, version)
+
+
 def _cluster_row(
-    owner: Mapping[str, Any], delivery: PackageStatus, overview: PackageOverview
+    owner: Mapping[str, Any], delivery: PackageStatus, overview: PackageOverview, versions: tuple[str, str]
 ) -> dict[str, Any]:
-    """Return the row of a package of a cluster: the version of its lock, on main once that is delivered.
+    """Return the row of a package of a cluster with its `versions` on main and in review.
 
     One that is neither stalled nor waits for its activation has the state of the package that delivers it.
     """
@@ -142,16 +196,12 @@ def _cluster_row(
     phase, waiting = delivery.phase, overview.waiting_for
     if delivery.repository is not None and waiting:
         waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
-    locked = owner["status"]
-    version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
-    main, review = (version, "") if phase is Phase.PUBLISHED else ("", version)
-    review = "" if phase is Phase.STALLED and delivery.package is None else review
     if conditions.get("Ready") == "False":
         phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
         waiting = ""
     value = status_value(replace(delivery, phase=phase, repository=None, name="", head="", pull=0))
     value |= {} if phase is delivery.phase else {"since": None, "reason": "", "message": ""}
-    summary = PackageOverview("", owner["cluster"], main, review, waiting)
+    summary = PackageOverview("", owner["cluster"], *versions, waiting)
     return {**owner, "package": value, "summary": wire(summary)}
 
 

@@ -189,6 +189,39 @@ def test_what_has_no_place_is_not_called_published(world: World) -> None:
     assert "drop      PackageVariant default/dependencies@dev  It is not applied\n" in check
 
 
+def versions(world: World) -> tuple[str, str]:
+    """Return the version of the provider on main and the one in review, as status has them."""
+    (item,) = json.loads(world.run("status", "dev/acme-net", "--output", "json").out)["items"]
+    return item["summary"]["main"], item["summary"]["review"]
+
+
+def test_an_update_in_review_leaves_the_version_on_main(world: World) -> None:
+    world.run("apply")
+    assert versions(world) == ("", "v1.5.0")
+    world.run("approve", "dev/dependencies")
+    world.run("apply")
+    assert versions(world) == ("v1.5.0", "")
+    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
+    world.run("lock", "--upgrade", "x.example.com/acme/net")
+    world.run("apply")
+
+    assert versions(world) == ("v1.5.0", "v1.6.0")
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_a_deletion_in_review_leaves_the_version_on_main(world: World, *, moves: bool) -> None:
+    delivered(world)
+    with world.edit("control", "Another path, or no place") as copy:
+        manifest = copy / "manifests/repositories.yaml"
+        annotated = "{name: dev, annotations: {reconciler.dev/dependencies: deps}}"
+        text = manifest.read_text().replace("{name: dev}", annotated)
+        manifest.write_text(text if moves else "")
+
+    assert "deletion of dependencies" in world.run("apply").out
+
+    assert versions(world) == ("v1.5.0", "")
+
+
 def test_status_and_apply_call_a_review_alike(world: World) -> None:
     def reviews(text: str) -> list[str]:
         return [line for line in text.splitlines() if line.startswith("review ")]
