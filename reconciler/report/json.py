@@ -7,6 +7,7 @@ import msgspec
 
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.base.errors import Exit, worst
+from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -70,10 +71,11 @@ def plan_sarif(report: Report) -> dict[str, Any]:
 def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
     """Return a SARIF log of a proposed change: what it brings as errors, what was there as notes.
 
-    What could not be read is a warning.
+    What could not be read is a warning. Refusals that are problems by settings are listed as those alone.
     """
+    is_listed = any(problem.reason == Reason.WOULD_BE_REFUSED for problem in comparison.new)
     others = (*problem_results("warning", comparison.unread), *problem_results("note", comparison.old))
-    wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged))
+    wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged, is_listed=is_listed))
     silent = _silent(judgement_rows((), Names(), comparison.unjudged))
     log = sarif_log([*wrong, *silent, *others])
     log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
@@ -85,16 +87,20 @@ def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator
     yield from (sarif_result("error", r.reason, sentence(r.message, r.hint), None) for r in refusals)
 
 
-def _judged(changes: Iterable[Change]) -> Iterator[dict[str, Any]]:
-    """Yield what clusters would answer; the rule is what decides."""
+def _judged(changes: Iterable[Change], *, is_listed: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield what clusters would answer, without refusals if they are listed; other rules are what decides."""
     for change in changes:
         for judgement in change.verdicts:
+            if is_listed and judgement.is_refusal:
+                continue
+            is_refused = judgement.verdict is AdmissionVerdict.REFUSED
+            rule = Reason.WOULD_BE_REFUSED if is_refused else judgement.rule
             level = (
                 "warning"
                 if judgement.is_refusal or judgement.verdict is AdmissionVerdict.DESTROYS
                 else "note"
             )
-            yield sarif_result(level, judgement.rule, sentence(judgement.text, ""), change.location)
+            yield sarif_result(level, rule, sentence(judgement.text, ""), change.location)
 
 
 def _silent(rows: Iterable[JudgementRow]) -> Iterator[dict[str, Any]]:

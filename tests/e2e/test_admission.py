@@ -216,8 +216,10 @@ def test_check_lists_what_a_change_adds_and_fails_where_settings_ask_for_it(
     assert checked.code == code
     assert f"would be refused: Deployment {IMMUTABLE} (1 package: edge-2/web)" in checked.out
     assert [(row["verdict"], row["names"]) for row in value["judgements"]] == [("refused", ["edge-2/web"])]
-    rules = [r["ruleId"] for r in sarif["runs"][0]["results"]]
-    assert "Deployment spec.selector" in rules
+    refused = [(r["level"], r["ruleId"]) for r in sarif["runs"][0]["results"] if "edge-2 would" in str(r)]
+    assert refused == [("error" if code else "warning", "WouldBeRefused")]
+    planned = json.loads(world.run("plan", "--output", "sarif").out)["runs"][0]["results"]
+    assert [r["ruleId"] for r in planned if IMMUTABLE in str(r)] == ["WouldBeRefused"]
 
 
 def test_page_and_metrics_have_it_too(world: World, tmp_path: Path) -> None:
