@@ -224,6 +224,7 @@ def find_moved(owner: ObjectName, context: PlanContext) -> ObjectName | None:
     """Return the variant that a variant became which was renamed and moved at once, None if it is just gone.
 
     It is the only new one of this upstream package, of the same set if of any, and this is the only one gone.
+    One that takes over the package of another, as with a renamed Repository, is no new one.
     """
     for key, record in context.inventory.records.items():
         if record.moved_from == str(owner) and key in context.variants:
@@ -239,10 +240,11 @@ def find_moved(owner: ObjectName, context: PlanContext) -> ObjectName | None:
         and (other := records.get(key)) is not None
         and _origin(other) == _origin(old)
     ]
+    known = {*records, *(change.successor for change in context.gone.values())}
     new = [
         variant.key
         for variant in context.desired.variants
-        if variant.key not in records
+        if variant.key not in known
         and (variant.set_key.name if variant.set_key else "") == old.set_name
         and _is_same_upstream(variant, old.spec.get("upstream"), is_renamed=False)
     ]

@@ -133,6 +133,27 @@ def test_a_moved_repository_proposes_the_deletion_of_its_old_package(world: Edge
     assert decided(world) == dict.fromkeys(("east/web", "rome/web", "west/web"), ("keep", "UpToDate"))
 
 
+@pytest.mark.parametrize("selected", [True, False], ids=["selected", "named"])
+def test_a_deletion_waits_for_no_other_package_that_is_only_handed_over(
+    world: EdgeFleet, *, selected: bool
+) -> None:
+    if not selected:
+        world.want(2, target={"repositories": [{"name": "west"}, {"name": "rome"}]})
+    world.settle()
+    renamed = registered("west", *PLACES["west"]).replace("name: west\n", "name: west-two\n", 1)
+    change(world, {"west": renamed, "rome": None})
+    if not selected:
+        world.want(2, target={"repositories": [{"name": "west-two"}]})
+    world.apply()
+
+    assert decided(world)["rome/web"][0] == "keep"
+    assert set(opened(world)) == {"rome/web", "west-two/web"}
+    said = world.run("approve", "--all")
+    assert "approved rome/web: removed" in said.out
+    assert "not merged there yet" not in said.err
+    assert "has its package now" not in world.run("explain", "rome/web").out
+
+
 def test_a_package_that_moved_with_its_directory_leaves_only_a_draft_to_close(world: EdgeFleet) -> None:
     repo = Repo(world.root / "mono.git")
     paths = [
