@@ -385,8 +385,8 @@ def find_or_open_pulls(
                 proposal = PullRequest(head, view.branch, title, "Proposed by hand.\n")
                 tools = find_tools(world.inventory.policy, mirror.remote, view.url)
                 pull = forge.ensure(proposal)
-                found = ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)
-                return [found._replace(repository=called)]
+                proposed = ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)
+                return [proposed._replace(repository=called)]
     return find_pulls(listed, text)
 
 

@@ -240,11 +240,11 @@ def find_moved(owner: ObjectName, context: PlanContext) -> ObjectName | None:
         and (other := records.get(key)) is not None
         and _origin(other) == _origin(old)
     ]
-    known = {*records, *(change.successor for change in context.gone.values())}
+    not_new = {*records, *(change.successor for change in context.gone.values())}
     new = [
         variant.key
         for variant in context.desired.variants
-        if variant.key not in known
+        if variant.key not in not_new
         and (variant.set_key.name if variant.set_key else "") == old.set_name
         and _is_same_upstream(variant, old.spec.get("upstream"), is_renamed=False)
     ]

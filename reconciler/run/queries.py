@@ -83,11 +83,11 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
     files = current_status(plan)
     values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
     owners: list[dict[str, Any]] = []
-    wanted = plan.context.downstreams if plan.context else {}
+    downstreams = plan.context.downstreams if plan.context else {}
     # Of a delivery that moves, the place where it goes comes last.
     deliveries = {
         cluster: (status, overviews[status.variant, status.package])
-        for status in sorted(statuses, key=lambda status: status.package in wanted)
+        for status in sorted(statuses, key=lambda status: status.package in downstreams)
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
     on_main = _versions_on_main(planned, statuses)
@@ -103,7 +103,7 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
                 nowhere = PackageStatus(Phase.STALLED, message=why)
                 locked = nowhere, PackageOverview(waiting_for=MENDING)
             delivery, overview = deliveries.get(owner["cluster"], locked)
-            leaves = delivery.package is not None and delivery.package not in wanted
+            leaves = delivery.package is not None and delivery.package not in downstreams
             versions = _row_versions(owner, delivery, on_main, leaves=leaves)
             owners.append(_cluster_row(owner, delivery, overview, versions))
             continue
@@ -266,8 +266,8 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
 def plan_about(options: RunOptions, package: str) -> PlannedRun:
     """Return the plan of the repository of a package.
 
-    It is that of the whole fleet where the repository has no package of that name, or one with sub-packages,
-    whose upstreams may be anywhere.
+    It is that of the whole fleet where the repository has no package of that name, or one with sub-packages:
+    their upstreams may be anywhere.
     """
     planned = plan_run(options, about=package)
     is_whole = planned.inputs.shard == options.shard
