@@ -100,12 +100,18 @@ def _changed_fields(before: Files, after: Files) -> Iterator[_ChangedField]:
 
 
 class EditedPackage(NamedTuple):
-    """A package that people edited: as it was made, as they left it, after the merge, after its functions."""
+    """A package that people edited: as it was made, as they left it, after the merge, after its functions.
+
+    `written` is a draft as a run wrote it. A value that it still has is no edit if one of `origins` has it:
+    while a conflict is open no function runs, and the draft has what those of main made, or upstream's.
+    """
 
     made: Files
     local: Files
     merged: Files
     done: Files
+    written: Files | None = None
+    origins: tuple[Files, ...] = ()
 
 
 def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
@@ -155,13 +161,30 @@ def _lost_fields(edited: EditedPackage, done: Files) -> Iterator[_ChangedField]:
                 continue
             if after is not None:
                 sides = (dict(_leaves(value)) for value in (old, document.data, new, after))
-                for name in _lost_leaves(*sides) if old is not None else ():
+                lost = [*_lost_leaves(*sides)] if old is not None else []
+                for name in _of_people(lost, edited, path, document):
                     yield _ChangedField(path, str(document.identity), field_text(name))
                 continue
             if left is None:
                 left = {candidate.identity for file in done.values() for candidate in documents_of(file)}
-            if document.identity not in left:
+            leaves = (name for name, _ in _leaves(document.data))
+            if document.identity not in left and any(_of_people(leaves, edited, path, document)):
                 yield _ChangedField(path, str(document.identity), _WHOLE)
+
+
+def _of_people(
+    names: Iterable[tuple[str | int, ...]], edited: EditedPackage, path: str, document: ResourceDocument
+) -> Iterator[tuple[str | int, ...]]:
+    """Yield the values of a document that are not as a run wrote them, or are of none of their origins."""
+    versions = [_same_document(side.get(path), edited.local[path], document) for side in edited.origins]
+    written = _same_document((edited.written or {}).get(path), edited.local[path], document)
+    ours, local = dict(_leaves(written)), dict(_leaves(document.data))
+    origins = [dict(_leaves(value)) for value in versions if value is not None and written is not None]
+    for name in names:
+        value = local.get(name)
+        is_made = any(is_same(value, origin.get(name)) for origin in origins)
+        if not (is_made and is_same(value, ours.get(name))):
+            yield name
 
 
 def _same_document(file: File | None, other: File, document: ResourceDocument) -> Any:

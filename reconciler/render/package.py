@@ -61,10 +61,11 @@ from reconciler.render.rendered import (
 )
 from reconciler.render.sharing import find_classes
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
-from reconciler.render.update.identifiers import with_files_of
+from reconciler.render.update.identifiers import add_identifiers, with_files_of
+from reconciler.render.update.sides import is_equal
 from reconciler.render.withdrawn import function_owners, take_back
 from reconciler.resolve.ownership import location_text, owner_text, package_name
-from reconciler.resolve.resolution import BeyondRun, Release, Resolution, ResolvedVariant, variant_trees
+from reconciler.resolve.resolution import BeyondRun, Pin, Release, Resolution, ResolvedVariant, variant_trees
 
 Key = TypeVar("Key")
 _MOST_NAMES = 5
@@ -162,8 +163,10 @@ def _render_variants(
         try:
             with guard(f"PackageVariant {variant.key}"):
                 edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
-                if edited is not None and isinstance(package, Package):
-                    lost = tuple(overwritten_edits(edited, run))
+                written_over = overwritten_edits(edited, run) if edited is not None else ()
+                before = _lost_before(resolved, inventory) if key[1] else ()
+                lost = tuple(dict.fromkeys((*before, *written_over)))
+                if lost and isinstance(package, Package):
                     done[key] = replace(package, warnings=(*package.warnings, *lost), overwritten=lost)
         except DefectError as error:
             done[key] = Blocked(Reason.DEFECT, str(error))
@@ -177,6 +180,18 @@ def _render_variants(
         )
         for p in rendered
     }
+
+
+def _lost_before(resolved: ResolvedVariant, inventory: Inventory) -> tuple[str, ...]:
+    """Return the edits that the run before wrote over in a draft, while all of its inputs are the same.
+
+    The draft itself has them no more, and its answered conflicts have it rendered by every run.
+    """
+    record, draft = inventory.records.get(resolved.variant.key), resolved.draft
+    if record is None or draft is None or record.inputs != resolved.inputs:
+        return ()
+    is_there = record.output_tree in (draft.tree, draft.written)
+    return record.overwritten if is_there and record.local_tree == (resolved.local or "") else ()
 
 
 def _adoption_notes(
@@ -216,7 +231,28 @@ def _edited(
         return None
     # Without a pipeline until now what was made is the upstream as it is.
     made = rendered.original if rendered is not None else contents[base.tree]
-    return EditedPackage(made, contents[local], merged.files, done.files)
+    if draft is None or draft.written is None:
+        return EditedPackage(made, contents[local], merged.files, done.files)
+    written = contents.get(draft.written, {})
+    origins = _origins(resolved, base, contents, sides)
+    return EditedPackage(made, contents[local], merged.files, done.files, written, origins)
+
+
+def _origins(
+    resolved: ResolvedVariant, base: Pin, contents: Contents, sides: RenderedSides
+) -> tuple[Files, ...]:
+    """Return what main's functions make of both upstreams, and upstream's files that main has as made."""
+    if resolved.base is None or resolved.local is None or resolved.local not in contents:
+        return (contents[base.tree],)
+    rendered = sides.get(UpdateTrees(resolved.base.tree, resolved.pin.tree, resolved.local))
+    made = rendered[:2] if rendered is not None else (add_identifiers(contents[resolved.base.tree]),)
+    main = contents[resolved.local]
+    upstream = {
+        path: file
+        for path, file in contents[base.tree].items()
+        if path not in main or is_equal(main[path], made[0].get(path))
+    }
+    return (*made, upstream)
 
 
 def _untouched(
