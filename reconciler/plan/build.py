@@ -69,7 +69,7 @@ from reconciler.render.rendered import Package, Rendered, RenderedDelivery
 from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.pins import may_float
-from reconciler.resolve.rollout_model import RolloutPhase
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase
 
 
 def with_unread_repositories(problems: Collection[Problem], inventory: Inventory) -> tuple[Problem, ...]:
@@ -195,7 +195,7 @@ def build_plan(
         lock=proposal,
         # A reviewed lock is written by merging its proposal, which has a row for each.
         version_changes=lock_changes.version_changes(locks) if inventory.reviewed is None else (),
-        rollouts=tuple(rollout.with_holders(holders) for rollout in context.resolution.rollouts),
+        rollouts=tuple(rollout.with_holders(holders) for rollout in _known_rollouts(context)),
         losses=lost,
         unjudged=rendered.unjudged,
         applied=applied_commit(context, decided.every, decided.waiting),
@@ -205,6 +205,16 @@ def build_plan(
     plan = _with_files(plan, decided.every, decided.waiting, fleet, context, lock=lock, shard=shard)
     plan = replace(plan, version_changes=(*plan.version_changes, *_upstream_moves(plan, inventory)))
     return replace(plan, checksum=plan_checksum(plan, inventory, locks))
+
+
+def _known_rollouts(context: PlanContext) -> Iterator[Rollout]:
+    """Yield the rollouts; an outdated checkout asks for old ones, of which only the recorded ones are."""
+    inventory = context.inventory
+    for rollout in context.resolution.rollouts:
+        recorded = inventory.rollouts.get(rollout.key)
+        is_recorded = recorded is not None and recorded.revision == rollout.revision
+        if is_recorded or not inventory.control.standing.is_outdated:
+            yield rollout
 
 
 def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str]:

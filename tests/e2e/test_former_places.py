@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
+from tests.e2e.test_check import run
 from tests.support.edge_fleet import CONFIGURATION, WAVES, EdgeFleet, blueprint
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import serve
@@ -152,6 +153,23 @@ def test_a_deletion_waits_for_no_other_package_that_is_only_handed_over(
     assert "approved rome/web: removed" in said.out
     assert "not merged there yet" not in said.err
     assert "has its package now" not in world.run("explain", "rome/web").out
+
+
+def test_an_outdated_checkout_shows_no_rollout_that_never_began(world: EdgeFleet) -> None:
+    world.want(1, target=SELECTED)
+    world.configure()
+    world.settle()
+    world.want(2, target=SELECTED)
+    assert "rollout web/v2" in world.run("plan").out
+    git(world.root, "clone", "-q", str(world.control), "old")
+    world.want(1, target=SELECTED)
+    world.settle()
+
+    said = run(world.root / "old", "plan")
+
+    assert "behind main" in said.out + said.err
+    assert "rollout web/v2" not in said.out
+    assert "rollout web/v2" not in run(world.root / "old", "status").out
 
 
 def test_a_package_that_moved_with_its_directory_leaves_only_a_draft_to_close(world: EdgeFleet) -> None:
