@@ -118,6 +118,34 @@ def vanished_resources(unseen: Mapping[str, str], before: Files) -> Iterator[str
     yield from sorted(seen - broken.keys())
 
 
+def broken_files(files: Files, former: Iterable[Files]) -> dict[str, str]:
+    """Return the files that are no YAML and why, where they were whole in an earlier version, with resources.
+
+    Local configuration does not count: no agent misses it. Only what changed is parsed.
+    """
+    broken: dict[str, str] = {}
+    for before in former:
+        changed = {p for p, file in before.items() if p in files and files[p].oid != file.oid}
+        if not changed:
+            continue
+        package = read_resources({p: f for p, f in files.items() if p in changed or _is_context(p)})
+        unseen = {
+            path: why
+            for path, why in unseen_documents(package)
+            if path in changed and package.split[path].problem is not None
+        }
+        whole = {path: before[path] for path in vanished_resources(unseen, before)}
+        lists = read_resources(whole).resources.values()
+        lost = {resource.path for listed in lists for resource in listed if not resource.is_local_config}
+        broken |= {path: unseen[path] for path in sorted(lost)}
+    return broken
+
+
+def _is_context(path: str) -> bool:
+    """Tell whether a file decides which others hold resources."""
+    return path.rpartition("/")[2] in (KPTFILE, IGNORE_FILE, _CHART)
+
+
 StepLimit = Callable[[], AbstractContextManager[object]]
 """Bounds the time of each step; the core has no clock."""
 RunPipelines = Callable[[Sequence[Files]], Sequence[PipelineResult]]

@@ -10,7 +10,13 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
-from reconciler.functions.pipeline import RunPipelines, declared_steps, run_pipeline, vanished_resources
+from reconciler.functions.pipeline import (
+    RunPipelines,
+    broken_files,
+    declared_steps,
+    run_pipeline,
+    vanished_resources,
+)
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
@@ -70,6 +76,7 @@ from reconciler.resolve.resolution import BeyondRun, Pin, Release, Resolution, R
 Key = TypeVar("Key")
 _MOST_NAMES = 5
 _RENAME = "Rename one of the files, in the upstream package or where the package is"
+_CORRECT = "Correct the file, or remove it if its resources are to go."
 _OTHER_FILE = "Have the function write another file, or remove it from the pipeline"
 
 
@@ -548,9 +555,9 @@ def run_functions(
     """Run the functions of packages in one batch.
 
     `restore` gets the files before and the result, and writes again what no function decides. If a function
-    fails, or no longer sees the resources that a file has in `former` versions of the package, the package
-    stays as it was before its functions: people can look at it, and it is not ready. The functions of
-    packages with open conflicts and of recorded packages do not run.
+    fails, or a file is broken that has resources in `former` versions of the package, the package stays as it
+    was before its functions: people can look at it, and it is not ready. The functions of packages with open
+    conflicts and of recorded packages do not run.
     """
     waiting = {
         key: package
@@ -560,20 +567,30 @@ def run_functions(
     results = run([package.files for package in waiting.values()])
     done = zip(waiting.items(), results, strict=True)
     rendered = {
-        key: _apply_result(package, _refused(result, former(key)), partial(restore, key))
+        key: _broken(package, result, former(key)) or _apply_result(package, result, partial(restore, key))
         for (key, package), result in done
     }
     return {**packages, **rendered}
 
 
-def _refused(result: PipelineResult, former: Iterable[Files]) -> PipelineResult:
-    """Return a result that failed where functions do not see what they saw in the same file before."""
-    unseen = {} if result.error or not result.steps else dict(result.unseen)
-    lost = sorted({path for files in former if unseen for path in vanished_resources(unseen, files)})
-    if not lost:
-        return result
-    causes = "; ".join(f"they do not see {path}, which had resources before: {unseen[path]}" for path in lost)
-    return PipelineResult(result.files, error=causes)
+def _broken(package: Package, result: PipelineResult, former: Iterable[Files]) -> Package | None:
+    """Return a package that is not ready as a file is broken that had resources before, None if none is."""
+    if result.error:
+        return None
+    if result.steps:
+        unseen = dict(result.unseen)
+        lost = sorted({path for files in former if unseen for path in vanished_resources(unseen, files)})
+        causes = [f"they do not see {path}, which had resources before: {unseen[path]}" for path in lost]
+        failure = f"Functions failed: {'; '.join(causes)}"
+    else:
+        broken = broken_files(package.files, former).items()
+        causes = [f"{path}, which had resources before, is broken: {why}" for path, why in broken]
+        failure = "; ".join(causes)
+    if not causes:
+        return None
+    failure = _one_line(failure)
+    unready = (failure, *package.unready)
+    return replace(package, unready=unready, failed=True, faults=(FunctionFault("", failure, _CORRECT),))
 
 
 def _apply_result(

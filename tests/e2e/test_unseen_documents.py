@@ -8,6 +8,17 @@ from tests.support.git import Repo
 from tests.support.small_world import app, manifest, published, variant
 from tests.support.world import World, git
 
+CLAIM = """\
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: shop}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+"""
+LOCAL = "  annotations: {config.kubernetes.io/local-config: 'true'}\n"
+NO_YAML = " bad: [\n"
 PIPELINE = """\
 pipeline:
   mutators:
@@ -39,6 +50,19 @@ def release(world: World, revision: int, files: dict[str, str]) -> None:
     follow(world, revision, approve=False)
 
 
+@pytest.fixture
+def plain() -> World:
+    """A package without a pipeline is published at v3, with a file of two resources and local settings."""
+    world = published("edge-1")
+    settings = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: local\n" + LOCAL
+    with world.edit("blueprints", "web v3") as copy:
+        (copy / "web/data.yaml").write_text(CLAIM)
+        (copy / "web/local.yaml").write_text(settings)
+    Repo(world.root / "blueprints.git").tag("web/v3")
+    follow(world, 3)
+    return world
+
+
 def follow(world: World, revision: int, *, approve: bool = True) -> None:
     with world.edit("control", f"web v{revision}") as copy:
         (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=revision))
@@ -63,6 +87,49 @@ def test_resource_that_functions_no_longer_see_is_not_published(world: World, wh
     for line in (("apply",), ("approve", "--all"), ("apply",)):
         world.run(*line)
     assert "web:v5" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_broken_file_is_not_published_without_a_pipeline(plain: World, end: str) -> None:
+    release(plain, 4, {"app.yaml": (app("web", 4) + NO_YAML).replace("\n", end)})
+
+    planned, applied, approved = (plain.run(*line) for line in (("plan",), ("apply",), ("approve", "--all")))
+
+    for said in (planned, applied, plain.run("status")):
+        assert "app.yaml, which had resources before, is broken: it is no YAML: line " in said.out, said
+    assert approved.code == 4
+    assert "web:v2" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")
+    base = git(plain.control, "rev-parse", "main~1").strip()
+    checked = plain.run("check", "--base", base, "--head", "main")
+    assert (checked.code, "Correct the file" in checked.out) == (3, True), checked
+
+    release(plain, 5, {"app.yaml": app("web", 5)})
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        plain.run(*line)
+    assert "web:v5" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")
+
+
+def test_what_never_had_resources_for_a_cluster_may_be_no_yaml(plain: World) -> None:
+    more = {"local.yaml": LOCAL + NO_YAML, "new.yaml": NO_YAML, "values.yaml": "{{ a }}: b: c\n"}
+    release(plain, 4, more | {"data.yaml": "just: data\n"})
+
+    planned, applied = plain.run("plan"), plain.run("apply")
+
+    assert "broken" not in planned.out + applied.out
+    assert "not ready" not in planned.out + plain.run("status").out
+
+
+def test_good_draft_outlives_a_broken_file(plain: World) -> None:
+    release(plain, 4, {"app.yaml": app("web", 4)})
+    plain.run("apply")
+    release(plain, 5, {"app.yaml": app("web", 5) + NO_YAML})
+
+    applied, approved = plain.run("apply"), plain.run("approve", "--all")
+
+    assert "is broken: it is no YAML" in applied.out
+    assert "the draft stays as it was" in applied.out
+    assert approved.code == 0, approved
+    assert "web:v4" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")
 
 
 def test_new_file_that_no_function_sees_is_told_and_published(world: World) -> None:
