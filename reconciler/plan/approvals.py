@@ -113,8 +113,11 @@ def consent_text(change: Change) -> str:
 
 
 def refuse_losses(changes: Iterable[Change], policy: Policy) -> Iterator[Refusal]:
-    """Yield the refusal of all packages that would take objects with them: they are proposed, not merged."""
-    losing = [change for change in changes if lacks_consent(change, policy)]
+    """Yield the refusal of all packages that would take objects with them: they are proposed, not merged.
+
+    A package of which functions failed, or a file is broken, is corrected before people consent.
+    """
+    losing = [change for change in changes if lacks_consent(change, policy) and not change.failed]
     if losing:
         named = sorted(f"{change.repository.name}/{change.package.path}" for change in losing)
         consents = some(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing), _MOST_CONSENTS)
@@ -485,6 +488,8 @@ def _losing(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
     target = context.targets.get(change.package) if context is not None else None
     if context is None or target is None or not lacks_consent(change, context.inventory.policy):
         return
+    if change.failed and target.view.deployment:
+        return  # not ready is reason enough, and no consent ends it
     lost = "; ".join(loss.text for loss in change.losses if loss.needs_consent)
     objection = Objection(_LAST, f"takes objects with it: {lost}", step=f"{consent_text(change)}.")
     heads = {change.group, short_branch(deletion_ref(context.inventory.policy.instance, change.package.path))}
