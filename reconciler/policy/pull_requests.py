@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.names.ids import is_prefix, normalise_url
 from reconciler.policy.settings import (
@@ -16,7 +16,6 @@ from reconciler.policy.settings import (
     Flag,
     Internal,
     NonEmpty,
-    Prefix,
     SettingsGroup,
     SortedSet,
     VariableName,
@@ -43,7 +42,7 @@ MergeMethod = Literal["", "merge", "squash", "rebase"]
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
-    prefix: Prefix
+    prefix: NonEmpty
     """Prefix of the repository URLs; the longest match wins."""
     kind: Annotated[ForgeKind, Field(alias="type")]
     """Product of the forge, which determines its API."""
@@ -201,12 +200,6 @@ class ReviewRule(SettingsGroup):
     assignees: Annotated[tuple[Person, ...], AfterValidator(sorted_set)] = ()
     """Users that pull requests are assigned to."""
 
-    @model_validator(mode="after")
-    def _any_person(self) -> Self:
-        if not self.reviewers and not self.assignees:
-            raise ValueError("set reviewers, assignees or both; without them nobody is asked")
-        return self
-
 
 def _cron(text: str) -> str:
     check_cron(text)
@@ -288,17 +281,11 @@ class ApprovalRule(SettingsGroup):
         return self
 
 
-def _given(rule: object) -> object:
-    if rule == {}:
-        raise ValueError("this rule is empty; write selector: {} to approve in all Repositories")
-    return rule
-
-
 @dataclass(frozen=True, slots=True)
 class ApprovalPolicy(SettingsGroup):
     """Automatic approval."""
 
-    auto: tuple[Annotated[ApprovalRule, BeforeValidator(_given)], ...] = ()
+    auto: tuple[ApprovalRule, ...] = ()
     """Rules; a draft that passes one of them is merged, pinned to its commit."""
 
 

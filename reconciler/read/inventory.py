@@ -585,5 +585,4 @@ def _skipped_files(
         if not any(is_below(file, path) for file in declared):
             hint = "Correct spec.manifests, or create it."
             message = f"Manifest path {path} does not exist"
-            where = policy.manifest_location(path)
-            yield Problem(where, Reason.MANIFEST_UNREADABLE, message, hint)
+            yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)

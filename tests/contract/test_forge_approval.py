@@ -13,7 +13,7 @@ from tests.support.small_world import app
 
 pytestmark = pytest.mark.one_forge
 
-AUTO = "  approval:\n    auto:\n    - selector: {}\n"
+AUTO = "  approval:\n    auto:\n    - {}\n"
 CHECKED = "  approval:\n    auto:\n    - checks: [ci/build, ci/lint]\n"
 EDITED = "  approval:\n    auto:\n    - edited: true\n"
 FORGE = "  approval:\n    auto:\n    - autoMerge: true\n"
@@ -307,9 +307,7 @@ def test_refused_merge_is_asked_for_again_when_its_head_or_the_policy_changes_an
         assert world.run().plan.is_empty, wait_s
     control = world.repo("control")
     text = control.read("main", "reconciler.yaml").decode()
-    control.commit(
-        {"reconciler.yaml": text.replace("    - selector: {}", "    - edited: true")}, message="Edits\n"
-    )
+    control.commit({"reconciler.yaml": text.replace("    - {}", "    - edited: true")}, message="Edits\n")
     assert {c.op for c in world.plan().plan.changes} == {Op.APPROVE}
     hosted.refuses_merge = ""
     world.run()

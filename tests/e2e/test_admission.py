@@ -627,7 +627,7 @@ def test_package_that_moves_is_compared_with_what_main_has_of_it(
 def test_waves_wait_for_a_refused_package(tmp_path: Path) -> None:
     waves = "  rollouts:\n  - waves:\n    - {name: first, size: 1}\n    - {name: rest}\n"
     files = ({"d.yaml": deployment("a")}, {"d.yaml": deployment("b")})
-    world = fleet(tmp_path / "w", *files, settings=waves + "  approval: {auto: [{selector: {}}]}\n")
+    world = fleet(tmp_path / "w", *files, settings=waves + "  approval: {auto: [{}]}\n")
     ask_for_second(world)
     for _ in range(3):
         world.run("apply")

@@ -524,7 +524,7 @@ def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_writt
 
 # Groups and what nobody wants any more, under every grouping
 
-AUTO = CONFIGURATION + "  approval: {{auto: [{{selector: {{}}}}]}}\n"
+AUTO = CONFIGURATION + "  approval: {{auto: [{{}}]}}\n"
 GROUPINGS = ["package", "repository", "upstream"]
 
 

@@ -20,7 +20,7 @@ metadata: {name: fleet}
 spec:
   manifests: [manifests]
 """
-APPROVAL = CONFIGURATION + "  approval: {auto: [{selector: {}}]}\n"
+APPROVAL = CONFIGURATION + "  approval: {auto: [{}]}\n"
 CRD = """\
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition

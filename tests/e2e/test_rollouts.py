@@ -155,7 +155,7 @@ def test_no_policy_merges_what_a_stopped_rollout_has_in_review(tmp_path: Path) -
     world = played(tmp_path / "w", "2-canary-is-healthy")
     with world.edit("control", "Approve by policy") as copy:
         configuration = copy / "reconciler.yaml"
-        configuration.write_text(configuration.read_text() + "  approval:\n    auto:\n    - selector: {}\n")
+        configuration.write_text(configuration.read_text() + "  approval:\n    auto:\n    - {}\n")
     world.run("apply")
     world.wait_until("2026-01-03T06:05:00Z")
     happen(SOURCE, world, "change", "3-early-is-degraded")

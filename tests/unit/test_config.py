@@ -230,16 +230,6 @@ OVERRIDES = [
 ]
 
 
-def test_time_zone_is_told_with_what_else_is_wrong() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse(HEAD + "spec:\n  pullRequests: {maxOpen: -1, timezone: Mars/X}\n")
-
-    shown = [str(part) for part in caught.value.parts]
-    assert len(shown) == 2
-    assert "maxOpen" in shown[0]
-    assert "knows no time zone Mars/X" in shown[1]
-
-
 @pytest.mark.parametrize("case", OVERRIDES, ids=lambda c: c.reason)
 @pytest.mark.parametrize("text", [HEAD, HEAD + EVERYTHING], ids=["absent", "given"])
 def test_the_environment_wins(case: Override, text: str) -> None:
@@ -342,16 +332,9 @@ WRONG = [
         "Did you mean Europe/Berlin?",
     ),
     Wrong(
-        "a word that is empty or another",
-        HEAD + "spec:\n  commits: {sign: pgp}\n",
-        6,
-        "spec.commits.sign must be",
-        "Known here: ssh.",
-    ),
-    Wrong(
         "a key of a selector",
-        HEAD + "spec:\n  pullRequests:\n    reviews:\n    - reviewers: [a]\n      selector: {k: 1}\n",
-        9,
+        HEAD + "spec:\n  pullRequests:\n    reviews:\n    - selector: {k: 1}\n",
+        8,
         "Unknown field spec.pullRequests.reviews[0].selector.k",
         "Known here: matchExpressions, matchLabels.",
     ),

@@ -115,7 +115,7 @@ class OperatorLife:
             waves = [wave | {"soak": chosen["soak"]} for wave in waves] if chosen.get("soak") else waves
             text += f"  rollouts: {json.dumps([{'waves': waves}])}\n"
         if chosen["auto"]:
-            text += "  approval: {auto: [{selector: {}}]}\n"
+            text += "  approval: {auto: [{}]}\n"
         self.world.configure(text, instance=chosen.get("instance", "fleet"))
 
     def ask(self, package: str) -> None:
