@@ -348,15 +348,14 @@ def find_approvable(inventory: Inventory, changes: Iterable[Change]) -> dict[Pla
     Source: porch pkg/cli/commands/rpkg/approve, which asks the same of every repository.
     """
     reader = _Reader(inventory, changes)
-    drafts: dict[Place, dict[str, tuple[RepositoryView, Draft]]] = {}
+    drafts: dict[Place, list[tuple[str, RepositoryView, Draft]]] = {}
     for view in inventory.views.values():
         for path, package in view.packages.items():
-            if package.drafts and inventory.view_of(PackageKey(view.url, path)) is view:
-                for draft in package.drafts:
-                    drafts.setdefault((view.url, short_branch(draft.ref)), {})[draft.path] = view, draft
+            for draft in package.drafts:
+                drafts.setdefault((view.url, short_branch(draft.ref)), []).append((path, view, draft))
     return {
-        place: _joined(reader.approvable(*by_path[path]) for path in sorted(by_path))
-        for place, by_path in drafts.items()
+        place: _joined(reader.approvable(*one) for one in sorted(of_place, key=lambda one: one[2].path))
+        for place, of_place in drafts.items()
     }
 
 
@@ -366,13 +365,16 @@ def _joined(parts: Iterable[Approvable]) -> Approvable:
 
 class _Reader:
     def __init__(self, inventory: Inventory, changes: Iterable[Change]) -> None:
+        self._inventory = inventory
         self._records = {PackageKey(r.url, r.path): r for r in reversed([*inventory.records.values()])}
         self._changes = {change.package: change for change in reversed([*changes])}
 
-    def approvable(self, view: RepositoryView, draft: Draft) -> Approvable:
+    def approvable(self, path: str, view: RepositoryView, draft: Draft) -> Approvable:
         package = PackageKey(view.url, draft.path)
         try:
             with guard(f"approval of {package}"):
+                if self._inventory.view_of(PackageKey(view.url, path)) is not view:
+                    return Approvable()  # another view names it
                 return self._approvable(package, view, draft)
         except DefectError as error:
             return Approvable(unmet=(str(error),))

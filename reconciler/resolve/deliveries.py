@@ -290,7 +290,7 @@ def find_delivery_target(
         names = ", ".join(view.key.name for view in candidates)
         hint = f"annotate one of its Repositories with {TARGET_ANNOTATION}: {path}"
         return Refused(f"{nothing}: it has several Repositories, {names}; {hint}")
-    hint = f"register one, or remove clusters/{cluster} from the manifests"
+    hint = f"register one, or remove its manifests, clusters/{cluster}"
     return Refused(f"{nothing}: no Repository belongs to it; {hint}")
 
 

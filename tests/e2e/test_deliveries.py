@@ -183,7 +183,7 @@ def test_what_has_no_place_is_not_called_published(world: World) -> None:
     assert {item["name"] for item in items} == {"platform", "acme-net"}
     assert {item["package"]["phase"] for item in items} == {"stalled"}
     assert {(item["summary"]["main"], item["summary"]["review"]) for item in items} == {("", "")}
-    why = "no Repository belongs to it; register one, or remove clusters/dev from the manifests"
+    why = "no Repository belongs to it; register one, or remove its manifests, clusters/dev"
     assert {item["package"]["message"] for item in items} == {f"Nothing is delivered to cluster dev: {why}"}
     check = world.run("check", "--base", before).out
     assert "drop      PackageVariant default/dependencies@dev  It is not applied\n" in check

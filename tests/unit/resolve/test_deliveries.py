@@ -247,6 +247,6 @@ def test_nothing_to_generate_is_no_note() -> None:
     assert deliveries(nowhere) == Deliveries()
     assert deliveries(ClusterUpdate("dev", None, locked())).undelivered == {
         "dev": "Nothing is delivered to cluster dev: no Repository belongs to it; "
-        "register one, or remove clusters/dev from the manifests"
+        "register one, or remove its manifests, clusters/dev"
     }
     assert deliveries(policy=off) == Deliveries()
