@@ -354,8 +354,10 @@ def find_approvable(inventory: Inventory, changes: Iterable[Change]) -> dict[Pla
             for draft in package.drafts:
                 drafts.setdefault((view.url, short_branch(draft.ref)), []).append((path, view, draft))
     return {
-        place: _joined(reader.approvable(*one) for one in sorted(of_place, key=lambda one: one[2].path))
-        for place, of_place in drafts.items()
+        place: _joined(
+            reader.approvable(*entry) for entry in sorted(entries, key=lambda entry: entry[2].path)
+        )
+        for place, entries in drafts.items()
     }
 
 
