@@ -58,7 +58,7 @@ def close_names(word: str, candidates: Iterable[str], *, most: int = 3) -> list[
 
 def suggest(word: str, candidates: Iterable[str], *, otherwise: str | None = None, most: int = 3) -> str:
     """Return a hint with the closest candidates; without one `otherwise`, or else a list of all."""
-    names = sorted(set(candidates))
+    names = sorted({*candidates} - {""})
     close = close_names(word, names, most=most)
     if close:
         return f"Did you mean {' or '.join(close)}?"

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from reconciler.base import effects
-from reconciler.base.errors import ConfigurationError, Exit, Location, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, UsageError
 from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
@@ -88,7 +88,8 @@ def _read(paths: Sequence[str]) -> tuple[Policy | None, dict[str, bytes], dict[s
             if not configured[name].exists():
                 message = f"Manifest path {name} does not exist"
                 hint = suggest(name, beside, otherwise="Correct spec.manifests, or create it.")
-                absent.append(Problem(Location(_shown(path)), Reason.MANIFEST_UNREADABLE, message, hint))
+                where = settings.manifest_location(name)._replace(path=_shown(path))
+                absent.append(Problem(where, Reason.MANIFEST_UNREADABLE, message, hint))
     files = read_manifest_files(named, frozenset({(root / settings.snapshot.path).resolve()}))
     whole = root.resolve() / INDEX_DIRECTORY
     index = {path: files.pop(path) for path in [*files] if Path(path).resolve().is_relative_to(whole)}

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from reconciler.base.errors import Location
 from reconciler.policy.pull_requests import (
     ApprovalPolicy,
     ApprovalRule,
@@ -37,11 +38,14 @@ from reconciler.policy.settings import (
     Flag,
     Internal,
     Label,
+    NamedDirectory,
     NonEmpty,
     Number,
+    Prefix,
     SettingsGroup,
     Share,
     SortedSet,
+    address,
     matching,
     refuse_field,
     sorted_set,
@@ -53,7 +57,11 @@ class RegistryPolicy(SettingsGroup):
     """Registries, which `index sync` and `package from-chart` read, and no other command."""
 
     mirrors: dict[
-        str, Annotated[str, *matching(r"^(https?://)?[^/:]", "a registry, such as mirror.example.com/xpkg")]
+        str,
+        Annotated[
+            str,
+            *address(r"^(https?://[^/:]|[^/:]+(:[0-9]|/|$))", "a registry, such as mirror.example.com/xpkg"),
+        ],
     ] = field(default_factory=dict)
     """Where names below a prefix are read, by prefix: `xpkg.crossplane.io: mirror.example.com/xpkg`.
 
@@ -96,9 +104,9 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 class RiskPolicy(SettingsGroup):
     """Changes that reports list first."""
 
-    kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kinds: dict[str, tuple[NonEmpty, ...]] = field(default_factory=dict)
     """Kinds of resources by class, as `Kind.group` with `*`; a class of this name is replaced, or added."""
-    registries: tuple[str, ...] = ()
+    registries: tuple[NonEmpty, ...] = ()
     """Prefixes of the images in use; images of other registries are the class `registry`. Empty: those
     that the package has on main."""
 
@@ -148,7 +156,7 @@ def _gpg_key(text: str) -> str:
 class VerifyRule(SettingsGroup):
     """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
 
-    prefix: NonEmpty
+    prefix: Prefix
     """Prefix of the repository URLs, by any scheme and spelling; the longest match wins."""
     signed: Literal["tag"] = "tag"
     """Object that must be signed: the tag, because a signed commit has no name of a revision."""
@@ -507,7 +515,7 @@ class Policy(SettingsGroup):
 
     instance: Annotated[str, Field(json_schema_extra={"default": ""})] = "default"
     """Name of the instance; it owns packages under this name, so it must never change."""
-    manifests: Annotated[tuple[Directory, ...], Field(min_length=1), AfterValidator(sorted_set)] = ("",)
+    manifests: Annotated[tuple[NamedDirectory, ...], Field(min_length=1), AfterValidator(sorted_set)] = ("",)
     """Files and directories of manifests, from the repository's root; `.` is all of it."""
     default_namespace: Label = "default"
     """Namespace of manifests that name none."""
@@ -541,7 +549,7 @@ class Policy(SettingsGroup):
     verify: tuple[VerifyRule, ...] = ()
     """Keys that upstream revisions must be signed with, by URL prefix; others need no signature."""
     addresses: tuple[
-        Annotated[str, *matching(r"^((https?|ssh)://[^/]|/)", "a URL with its scheme, or an absolute path")],
+        Annotated[str, *address(r"^((https?|ssh)://[^/]|/)", "a URL with its scheme, or an absolute path")],
         ...,
     ] = ()
     """Prefixes below which repositories may be: URLs with their scheme, or absolute paths. Empty: https and
@@ -549,6 +557,8 @@ class Policy(SettingsGroup):
     registries: RegistryPolicy = RegistryPolicy()
     config_path: Internal[str] = "reconciler.yaml"
     """Path of the configuration in the control repository."""
+    manifest_locations: Internal[Mapping[str, Location]] = field(default_factory=dict)
+    """Where the configuration or a variable names each place of manifests."""
 
     @model_validator(mode="after")
     def _manifests_are_outside_of_the_snapshot(self) -> Self:
@@ -559,6 +569,10 @@ class Policy(SettingsGroup):
                 f"the manifests {inside[0] or '.'} are in snapshot.path: nothing in it is read as a manifest"
             )
         return self
+
+    def manifest_location(self, place: str) -> Location:
+        """Return where a place of manifests is named, the whole configuration where that is not known."""
+        return self.manifest_locations.get(place, Location(self.config_path))
 
     @property
     def manifest_places(self) -> str:
@@ -599,6 +613,7 @@ def govern(trusted: Policy, proposed: Policy) -> Policy:
         trusted,
         **{name: getattr(proposed, name) for name in PROPOSED},
         dependencies=replace(proposed.dependencies, steps=steps, explain_steps=explain_steps),
+        manifest_locations=proposed.manifest_locations,
         snapshot=replace(proposed.snapshot, repositories=trusted.snapshot.repositories),
         pull_requests=replace(
             trusted.pull_requests,

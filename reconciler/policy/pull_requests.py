@@ -16,9 +16,11 @@ from reconciler.policy.settings import (
     Flag,
     Internal,
     NonEmpty,
+    Prefix,
     SettingsGroup,
     SortedSet,
     VariableName,
+    address,
     matching,
     sorted_set,
 )
@@ -42,11 +44,11 @@ MergeMethod = Literal["", "merge", "squash", "rebase"]
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
-    prefix: NonEmpty
+    prefix: Prefix
     """Prefix of the repository URLs; the longest match wins."""
     kind: Annotated[ForgeKind, Field(alias="type")]
     """Product of the forge, which determines its API."""
-    api: Annotated[str, *matching(r"^(https?://[^/].*)?$", "a URL that starts with https://")] = ""
+    api: Annotated[str, *address(r"^(https?://[^/].*)?$", "a URL that starts with https://")] = ""
     """URL of its API, where that is not the usual one."""
     merge_method: MergeMethod = ""
     """How approved pull requests are merged: `merge`, `squash` or `rebase`; empty: as the repository prefers.
@@ -59,7 +61,7 @@ class ForgeRule(SettingsGroup):
 class CredentialRule(SettingsGroup):
     """Source of one credential: names of variables and files, never a secret itself."""
 
-    prefix: Annotated[str, *matching(r"^(https?|ssh)://", "a URL that starts with https:// or ssh://")]
+    prefix: Annotated[str, *address(r"^(https?|ssh)://", "a URL that starts with https:// or ssh://")]
     """Prefix of the repository URLs, with the scheme; the longest match wins."""
     username: str = ""
     """User of the token, if the forge needs it."""
@@ -240,7 +242,7 @@ class PullRequestPolicy(SettingsGroup):
     """Issue in the control repository with everything that waits for a person; without a forge, a file."""
     report_url: Annotated[
         str,
-        *matching(
+        *address(
             r"^(https?://[^\s<>()\[\]`\x00-\x20\x7f]{1,500})?$",
             "a URL that starts with https://, without spaces and brackets",
         ),

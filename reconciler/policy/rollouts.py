@@ -11,7 +11,16 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.problems import Problem
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
-from reconciler.policy.settings import Amount, Duration, Flag, Internal, Label, SettingsGroup, SortedSet
+from reconciler.policy.settings import (
+    Amount,
+    Duration,
+    Flag,
+    Internal,
+    Label,
+    SettingsGroup,
+    SomeAmount,
+    SortedSet,
+)
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
@@ -86,9 +95,9 @@ class Wave(SettingsGroup):
     """Name in plans and annotations."""
     selector: Selector = field(default_factory=dict)
     """Label selector of the downstream Repositories; their cluster is the label `reconciler.dev/cluster`."""
-    size: Amount = "100%"
+    size: SomeAmount = "100%"
     """Most targets: a number, or a share of all targets of the set, rounded up; the first ones by name."""
-    max_open: Amount = "100%"
+    max_open: SomeAmount = "100%"
     """Packages in review at one time: a number, or a share of the wave, rounded up."""
     failure_budget: Amount = "0"
     """Failed packages with which the wave still completes: a number, or a share of it, rounded down."""

@@ -9,11 +9,13 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from reconciler.base.redact import is_token
 from reconciler.base.suggestions import parse_boolean
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PASSWORD = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^/?#\[\]@]*:(?!//|\d*(?:[/?#]|$)).*@")
 _AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
 
 
@@ -36,9 +38,15 @@ def _boolean(value: object) -> bool:
 
 
 def _directory(value: object) -> object:
-    """Read a path from the repository's root; `.` is the root."""
-    if not isinstance(value, str):
-        return value
+    return clean_directory(value) if isinstance(value, str) else value
+
+
+def clean_directory(value: str) -> str:
+    """Return a path from the repository's root as policies have it: `.` is the root.
+
+    Raises:
+        ValueError: It is no path inside the repository.
+    """
     steps = [step for step in value.split("/") if step not in ("", ".")]
     if value.startswith("/") or ".." in steps or "\\" in value:
         raise ValueError(f"{value!r} is not a path inside the repository")
@@ -65,6 +73,26 @@ def _no_boolean(value: object) -> object:
     return value
 
 
+def _no_password(value: str) -> str:
+    """Refuse an address with a password, without repeating it: who reads the file has it."""
+    user = value.partition("://")[2].rpartition("@")[0]
+    if _PASSWORD.match(value) or is_token(user):
+        raise ValueError("this address has a password in it: take it out, and name it in credentials")
+    return value
+
+
+def _named(value: object) -> object:
+    if value == "":
+        raise ValueError("this must not be empty; write . for the whole repository")
+    return value
+
+
+def _at_least_one(text: str) -> str:
+    if not int(text.removesuffix("%")):
+        raise ValueError(f"with {text} nothing moves; write at least 1 or 1%")
+    return text
+
+
 def matching(pattern: str, description: str) -> tuple[AfterValidator, FieldInfo]:
     """Return the check that a text matches a pattern, which messages call by its description."""
     compiled = re.compile(pattern)
@@ -75,6 +103,11 @@ def matching(pattern: str, description: str) -> tuple[AfterValidator, FieldInfo]
         return value
 
     return AfterValidator(check), Field(json_schema_extra={"pattern": pattern})
+
+
+def address(pattern: str, description: str) -> tuple[AfterValidator, AfterValidator, FieldInfo]:
+    """Return the checks of an address: it has no password, and matches a pattern."""
+    return AfterValidator(_no_password), *matching(pattern, description)
 
 
 def amount(text: str, of: int, *, up: bool) -> int:
@@ -103,8 +136,11 @@ Duration = Annotated[
 Flag = Annotated[bool, BeforeValidator(_boolean)]
 Directory = Annotated[str, BeforeValidator(_directory)]
 VariableName = Annotated[str, BeforeValidator(_environment_name)]
-SortedSet = Annotated[tuple[str, ...], AfterValidator(sorted_set)]
 NonEmpty = Annotated[str, Field(min_length=1)]
+Prefix = Annotated[NonEmpty, AfterValidator(_no_password)]
+"""Beginning of an address of repositories."""
+NamedDirectory = Annotated[Directory, BeforeValidator(_named)]
+SortedSet = Annotated[tuple[NonEmpty, ...], AfterValidator(sorted_set)]
 Label = Annotated[
     str,
     *matching(
@@ -115,6 +151,7 @@ Label = Annotated[
 Share = Annotated[float, Field(ge=0, le=1), Number]
 Amount = Annotated[str, BeforeValidator(_amount), Field(json_schema_extra={"type": ["integer", "string"]})]
 """A number, or a share such as `25%`."""
+SomeAmount = Annotated[Amount, AfterValidator(_at_least_one)]
 Count = Annotated[int, Field(ge=0), Number]
 Bound = Annotated[int, Field(ge=1), Number]
 Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]

@@ -17,6 +17,7 @@ from reconciler.base.text import plural
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
 from reconciler.policy.rollouts import Wave
+from reconciler.policy.settings import clean_directory
 
 FILE = "reconciler.yaml"
 PREFIX = "RECONCILER_"
@@ -73,20 +74,38 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
             message = "No variable may allow deletions: that is decided in Git only"
             hint = f"Unset it; write spec.{name} in the configuration."
             raise ConfigurationError(message, location=Location(f"${variable}"), hint=hint)
-    configuration = parse_model(Configuration, _overridden(document.value, environment))
+    value = _overridden(document.value, environment)
+    configuration = parse_model(Configuration, value)
+    zone = _zone_faults(value)
     if isinstance(configuration, tuple):
-        raise _error(configuration, document, path, environment)
+        raise _error((*configuration, *zone), document, path, environment)
+    if zone:
+        raise _error(zone, document, path, environment)
     instance = _instance(configuration, document, path, environment)
     policy = replace(configuration.spec, instance=instance, config_path=path)
-    if fault := _zone_fault(policy.pull_requests.timezone):
-        raise _error((fault,), document, path, environment)
+    policy = replace(policy, manifest_locations=_manifest_locations(policy, document, path, environment))
     return _with_selectors(_with_lines(policy, document), document, path, environment)
 
 
-def _zone_fault(name: str) -> FieldError | None:
-    """Return the error of a time zone that this system does not know."""
-    if name == "UTC":
-        return None
+def _manifest_locations(
+    policy: Policy, document: Document, path: str, environment: Mapping[str, str]
+) -> dict[str, Location]:
+    if (variable := variable_name(("manifests",))) in environment:
+        return dict.fromkeys(policy.manifests, Location(f"${variable}"))
+    return {
+        clean_directory(place): Location(path, *document.mark(("spec", "manifests", number)))
+        for number, place in enumerate(document.value.get("spec", {}).get("manifests", ()))
+    }
+
+
+def _zone_faults(configuration: Any) -> tuple[FieldError, ...]:
+    """Return the error of a time zone that this system does not know, whatever else is wrong."""
+    place = ("spec", "pullRequests", "timezone")
+    name = configuration
+    for step in place:
+        name = name.get(step) if isinstance(name, Mapping) else None
+    if name in ("UTC", "") or not isinstance(name, str):
+        return ()
     # Few configurations have a schedule, and all commands start by reading one.
     from zoneinfo import ZoneInfo, available_timezones  # noqa: PLC0415
 
@@ -94,10 +113,9 @@ def _zone_fault(name: str) -> FieldError | None:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         hint = suggest(name, available_timezones(), otherwise=_ZONE_HINT, most=1)
-        place = ("spec", "pullRequests", "timezone")
         message = f"{field_text(place)}: this system knows no time zone {name}"
-        return FieldError(place, Reason.INVALID_MANIFEST, message, hint)
-    return None
+        return (FieldError(place, Reason.INVALID_MANIFEST, message, hint),)
+    return ()
 
 
 _ZONE_HINT = "Write a name of the IANA database, such as Europe/Berlin. The system needs its tzdata."
@@ -241,7 +259,7 @@ def _lay(spec: dict[str, Any], path: tuple[str, ...], text: str) -> None:
         spec[step] = dict(below)
         spec = spec[step]
     separator = {"manifests": ":", "labels": ",", "schedule": ";"}.get(last)
-    spec[last] = text.split(separator) if separator else text
+    spec[last] = text.split(separator) if separator and text else [] if separator else text
 
 
 def variable_name(path: Iterable[str | int]) -> str:

@@ -585,4 +585,5 @@ def _skipped_files(
         if not any(is_below(file, path) for file in declared):
             hint = "Correct spec.manifests, or create it."
             message = f"Manifest path {path} does not exist"
-            yield Problem(Location(policy.config_path), Reason.MANIFEST_UNREADABLE, message, hint)
+            where = policy.manifest_location(path)
+            yield Problem(where, Reason.MANIFEST_UNREADABLE, message, hint)

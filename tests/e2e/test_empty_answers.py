@@ -94,8 +94,35 @@ def test_configured_path_that_is_not_there_is_wrong(empty: Path, configured: str
     said = run(empty, "validate")
 
     assert said.code == 3
-    assert f"Manifest path {configured} does not exist" in said.out
+    line = path.read_text().splitlines().index(f"  - {configured}") + 1
+    place = f"reconciler.yaml:{line}:5"
+    assert f"{place}: ManifestUnreadable: Manifest path {configured} does not exist" in said.out
     assert f"hint: {hint}" in said.out
+
+
+IDLE = """\
+  registries: {mirrors: {xpkg.example: ftp://m.example}}
+  risks: {registries: [""]}
+  forges: [{prefix: "https://bot:pa55@git.example/", type: gitlab}]
+  pullRequests: {timezone: Europe/Berln}
+  commits: {sign: pgp}
+  rollouts: [{waves: [{name: a, maxOpen: 0}]}]
+"""
+
+
+def test_every_setting_that_would_have_no_effect_is_refused_at_its_line(empty: Path) -> None:
+    path = empty / "reconciler.yaml"
+    text = path.read_text()
+    path.write_text(text + IDLE)
+
+    refused = run(empty, "validate")
+
+    first, printed = len(text.splitlines()) + 1, refused.out + refused.err
+    assert refused.code == 3
+    assert [line for line in range(first, first + 6) if f"reconciler.yaml:{line}:" not in printed] == []
+    assert "Did you mean Europe/Berlin?" in printed
+    assert "pa55" not in printed
+    assert "''?" not in printed
 
 
 @pytest.mark.parametrize("command", ["validate", "expand", "doctor"])

@@ -230,6 +230,16 @@ OVERRIDES = [
 ]
 
 
+def test_time_zone_is_told_with_what_else_is_wrong() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(HEAD + "spec:\n  pullRequests: {maxOpen: -1, timezone: Mars/X}\n")
+
+    shown = [str(part) for part in caught.value.parts]
+    assert len(shown) == 2
+    assert "maxOpen" in shown[0]
+    assert "knows no time zone Mars/X" in shown[1]
+
+
 @pytest.mark.parametrize("case", OVERRIDES, ids=lambda c: c.reason)
 @pytest.mark.parametrize("text", [HEAD, HEAD + EVERYTHING], ids=["absent", "given"])
 def test_the_environment_wins(case: Override, text: str) -> None:
@@ -330,6 +340,13 @@ WRONG = [
         6,
         "knows no time zone Europe/Berln",
         "Did you mean Europe/Berlin?",
+    ),
+    Wrong(
+        "a word that is empty or another",
+        HEAD + "spec:\n  commits: {sign: pgp}\n",
+        6,
+        "spec.commits.sign must be",
+        "Known here: ssh.",
     ),
     Wrong(
         "a key of a selector",

@@ -1,5 +1,6 @@
 """What settings of a configuration decide, and every refusal of a value that contradicts another one."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,13 @@ def test_dangerous_classes_come_first_and_further_ones_last() -> None:
         ({"functions": {"images": {"r.example/x:v1": "sha256:12"}}}, "'sha256:12' is no digest"),
         ({"functions": {"exec": {"r.example/x": "bin/x"}}}, "'bin/x' is no absolute path"),
         ({"configPath": "other.yaml"}, "configPath"),
+        ({"rollouts": [{"waves": [{"name": "a", "maxOpen": 0}]}]}, "with 0 nothing moves"),
+        ({"rollouts": [{"waves": [{"name": "a", "size": "0%"}]}]}, "with 0% nothing moves"),
+        ({"rollouts": [{"waves": [{"name": "a", "gates": {"checks": [""]}}]}]}, "must not be empty"),
+        ({"pullRequests": {"labels": ["a", ""]}}, "spec.pullRequests.labels[1] must not be empty"),
+        ({"risks": {"registries": [""]}}, "spec.risks.registries[0] must not be empty"),
+        ({"manifests": ["a", ""]}, "spec.manifests[1]: this must not be empty; write . for"),
+        ({"registries": {"mirrors": {"x": "ftp://y"}}}, "'ftp://y' is not a registry, such as"),
     ],
 )  # fmt: skip
 def test_value_that_contradicts_another_is_refused_with_the_reason(spec: dict[str, Any], why: str) -> None:
@@ -98,6 +106,60 @@ def test_value_that_contradicts_another_is_refused_with_the_reason(spec: dict[st
         policy(**spec)
 
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("address", ["https://user:pa55@a.example/", "https://:pa55@x", "https://u:pa55/w@x"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        lambda address: {"addresses": [address]},
+        lambda address: {"forges": [{"prefix": address, "type": "github"}]},
+        lambda address: {"forges": [{"prefix": "https://a.example", "type": "github", "api": address}]},
+        lambda address: {"credentials": [{"prefix": address, "tokenEnv": "A"}]},
+        lambda address: {"verify": [{"prefix": address, "sshKeys": ["ssh-ed25519 AAAA"]}]},
+        lambda address: {"registries": {"mirrors": {"x": address}}},
+        lambda address: {"registries": {"mirrors": {"x": address.partition("//")[2]}}},
+        lambda address: {"pullRequests": {"reportUrl": address}},
+    ],
+)
+def test_password_in_an_address_is_refused_and_not_shown(
+    spec: Callable[[str], dict[str, Any]], address: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="has a password in it") as caught:
+        policy(**spec(address))
+
+    assert "pa55" not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "mirror", ["localhost:5000", "localhost:5000/x", "m.example/x", "http://m:80/x", "m"]
+)
+def test_mirror_may_have_a_port_a_path_and_a_scheme(mirror: str) -> None:
+    assert policy(registries={"mirrors": {"x": mirror}}).registries.mirrors == {"x": mirror}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://a.example:8443/x@y",
+        "ssh://git@a.example:22/x",
+        "https://bot@a.example/x",
+        "https://[::1]:8080/x",
+        "http://127.0.0.1:3000",
+    ],
+)
+def test_address_without_a_password_is_taken(address: str) -> None:
+    assert policy(addresses=[address]).addresses == (address,)
+
+
+def test_text_that_is_no_address_may_look_like_a_password() -> None:
+    assert policy(pullRequests={"status": "build: a@b"}).pull_requests.status == "build: a@b"
+
+
+def test_an_empty_rule_selects_everything() -> None:
+    given = policy(approval={"auto": [{}]}, pullRequests={"reviews": [{}]})
+
+    assert (len(given.approval.auto), len(given.pull_requests.reviews)) == (1, 1)
 
 
 @pytest.mark.parametrize(
