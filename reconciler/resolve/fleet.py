@@ -32,10 +32,12 @@ from reconciler.resolve.dependency_roots import (
     Root,
     RootKey,
     Roots,
+    find_leaving,
     find_roots,
+    generate,
     requirement_changes,
+    root_key,
 )
-from reconciler.resolve.generated import find_leaving, generate, root_key
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.resolution import Needs, Resolution, ResolvedVariant
 from reconciler.resolve.variants import extend_resolution, find_publications, with_releases

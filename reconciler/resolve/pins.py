@@ -58,7 +58,7 @@ def choose_pin(variant: DesiredVariant, inventory: Inventory) -> PinChoice | Pro
         return pin if isinstance(pin, Problem) else PinChoice(pin, pin)
     pin = _locked(lock, variant, selected, inventory)
     pin = pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
-    return pin if isinstance(pin, Problem) else PinChoice(pin, _steady(selected, pin, variant))
+    return pin if isinstance(pin, Problem) else PinChoice(pin, steady(selected, variant, pin))
 
 
 def upstream_data(variant: DesiredVariant) -> dict[str, Any]:
@@ -137,12 +137,16 @@ def _taken_under(lock: UpstreamLock, view: RepositoryView, path: str) -> str:
     return short_tag(max(named, key=lambda r: (r.revision, r.ref)).ref)
 
 
-def _steady(selected: Pin, pin: Pin, variant: DesiredVariant) -> Pin:
-    """Return the offered pin: the locked one for a branch on which the package did not change."""
+def steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
+    """Return the pin of a followed branch, at the old commit while its package did not change.
+
+    A branch moves with every commit to its repository; that alone is no reason for a draft.
+    """
     upstream = variant.spec.upstream
-    of_branch = upstream is not None and upstream.branch is not None
-    same = (selected.package, selected.tree, selected.ref) == (pin.package, pin.tree, pin.ref)
-    return pin if of_branch and same else selected
+    if upstream is None or upstream.branch is None or base is None:
+        return pin
+    same = (base.package, base.tree, base.ref) == (pin.package, pin.tree, pin.ref)
+    return replace(pin, commit=base.commit) if same else pin
 
 
 FOLLOW = "reconciler.dev/follow-moved-tag"

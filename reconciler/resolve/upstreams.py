@@ -418,13 +418,21 @@ def find_equal(
         return None
     if lock.commit != record.equal_commit or lock.commit == pin.commit.oid:
         return None
-    commit, upstream = Oid(record.upstream_commit), record.spec.get("upstream") or {}
+    commit = Oid(record.upstream_commit)
     if (commit, record.upstream_tree) == (pin.commit.oid, pin.tree):
         return pin
-    view = inventory.repositories.get(ObjectName(record.namespace, str(upstream.get("repo"))))
-    if view is None or not view.is_available:
-        return None
-    return find_commit(view, view.full_path(str(upstream.get("package"))), commit, "", inventory)
+    view, package = recorded_upstream(record, inventory)
+    return find_commit(view, package.path, commit, "", inventory) if view and view.is_available else None
+
+
+def recorded_upstream(
+    record: PackageVariantRecord, inventory: Inventory
+) -> tuple[RepositoryView | None, PackageKey]:
+    """Return the repository and the package that a variant was made from; no repository if it is gone."""
+    upstream = record.spec.get("upstream") or {}
+    view = inventory.repositories.get(ObjectName(record.namespace, str(upstream.get("repo") or "")))
+    path = str(upstream.get("package") or "")
+    return view, PackageKey(view.url, view.full_path(path)) if view else PackageKey("", path)
 
 
 def source_names(view: RepositoryView) -> set[str]:

@@ -43,7 +43,7 @@ from reconciler.resolve.ownership import (
     may_stand_behind,
     package_name,
 )
-from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag
+from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag, steady
 from reconciler.resolve.resolution import (
     Downstreams,
     Pin,
@@ -443,7 +443,7 @@ def resolve_variant(
     draft = current_draft(package, view, inventory)
     draft_header = draft.header if draft else None
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
-    pin = _steady(pin, variant, draft_base if draft else base)
+    pin = steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, package.path)
     local = package.main_tree or (
         view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
@@ -500,18 +500,6 @@ def _ticks(
         return recorded_ticks(record)
     names = Counter(name for _, name in ticks)
     return frozenset(tick for tick in ticks if names[tick[1]] == 1)
-
-
-def _steady(pin: Pin, variant: DesiredVariant, base: Pin | None) -> Pin:
-    """Return the pin of a followed branch, at the old commit while its package did not change.
-
-    A branch moves with every commit to its repository; that alone is no reason for a draft.
-    """
-    upstream = variant.spec.upstream
-    if upstream is None or upstream.branch is None or base is None:
-        return pin
-    same = (base.package, base.tree, base.ref) == (pin.package, pin.tree, pin.ref)
-    return replace(pin, commit=base.commit) if same else pin
 
 
 def _asked_from(draft: Draft | None, record: PackageVariantRecord | None) -> Oid | None:

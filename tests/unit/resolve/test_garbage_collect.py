@@ -29,7 +29,7 @@ from reconciler.dependencies.versions import parse_strict
 from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord
-from reconciler.resolve.generated import Leaving, find_leaving
+from reconciler.resolve.dependency_roots import Leaving, find_leaving
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_desired_variant, a_pin, a_record, a_resolved, oid

@@ -19,8 +19,7 @@ from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
-from reconciler.resolve.dependency_roots import Root, RootKey, Roots
-from reconciler.resolve.generated import Generated, generate
+from reconciler.resolve.dependency_roots import Generated, Root, RootKey, Roots, generate
 from tests.support.plan_values import a_desired_variant
 from tests.support.sets import registered, world
 from tests.support.values import replace
