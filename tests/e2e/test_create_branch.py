@@ -52,22 +52,3 @@ def test_it_is_a_fixed_point_and_can_be_approved(world: World) -> None:
     assert world.all_refs() == before
     assert world.run("approve", "--all").code == 0
     assert "refs/tags/web/v1" in refs(world.root / f"{EDGE}.git")
-
-
-def test_the_same_world_makes_the_same_commits(tmp_path: Path, world: World) -> None:
-    twin = make(tmp_path / "twin", {})
-    for one in (world, twin):
-        one.run("apply", "--quiet")
-
-    assert refs(world.root / f"{EDGE}.git").keys() == refs(twin.root / f"{EDGE}.git").keys()
-    assert refs(world.root / f"{EDGE}.git") == refs(twin.root / f"{EDGE}.git")
-
-
-def test_a_repository_with_other_branches_is_not_begun_anew(tmp_path: Path) -> None:
-    world = make(tmp_path / "other", {"README.md": "trunk\n"})
-    before = world.all_refs()[f"{EDGE}.git"]
-
-    said = world.run("apply")
-
-    assert "BranchNotFound" in said.out
-    assert world.all_refs()[f"{EDGE}.git"] == before

@@ -12,7 +12,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import BOT, Repo, kptfile, make_repository
 from tests.support.small_world import app, repository
-from tests.support.world import Said, World, git
+from tests.support.world import Said, World
 
 pytestmark = pytest.mark.slow
 
@@ -132,25 +132,6 @@ def test_a_repository_gets_one_branch_with_one_commit_and_one_pull_request(fleet
     assert [fleet.image(name) for name in fleet.names] == ["v1"] * 3
 
 
-def test_one_edited_package_in_a_group_of_20_holds_back_itself_only(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", 20)
-    fleet.apply()
-    edited = fleet.edge.read(BRANCH, "p07/app.yaml").decode().replace("web:v1", "web:mine")
-    person = fleet.edge.commit({"p07/app.yaml": edited}, branch=BRANCH, message="Ours\n")
-    fleet.want(fleet.names, revision=2)
-
-    said = fleet.apply()
-
-    assert said.code == Exit.WAITING, said.out
-    assert fleet.pulls() == [("open", BRANCH)]
-    assert fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
-    images = {name: fleet.image(name) for name in fleet.names}
-    assert images == dict.fromkeys(fleet.names, "v2") | {"p07": "mine"}
-    held = fleet.plan()["p07"]
-    assert (held["op"], held["reason"], held["waits"]) == ("keep", "HeldBack", True)
-    assert "A person edited it" in fleet.world.run("pr", "show", "edge#1").out
-
-
 def held_by_conflict(fleet: Fleet) -> str:
     """A person edits p00 on the group's branch where upstream changes the same; return its `Keep:` line."""
     fleet.apply()
@@ -173,18 +154,6 @@ def test_an_empty_commit_with_a_keep_line_answers_in_a_group(fleet: Fleet) -> No
     assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
     (answer,) = fleet.plan()["p00"]["answers"]
     assert (answer["by"], answer["chosen"]) == ("keep", "registry.example/web:mine")
-
-
-@pytest.mark.parametrize("image", ["v2", "third"])
-def test_another_value_answers_in_a_group(fleet: Fleet, image: str) -> None:
-    held_by_conflict(fleet)
-    text = fleet.edge.read(BRANCH, "p00/app.yaml").decode().replace("web:mine", f"web:{image}")
-    fleet.edge.commit({"p00/app.yaml": text}, branch=BRANCH, message="Answer\n")
-
-    assert fleet.apply().code == Exit.DONE
-
-    assert [fleet.image(name) for name in fleet.names] == [image, "v2", "v2"]
-    assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
 
 
 @pytest.mark.parametrize(
@@ -238,32 +207,6 @@ def test_the_keep_line_of_one_package_answers_for_no_other_of_its_group(fleet: F
     assert fleet.apply().code == Exit.WAITING
 
 
-def test_an_edit_that_fits_is_merged_under_in_the_group(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
-    fleet.want(fleet.names, revision=2)
-
-    assert fleet.apply().code == Exit.DONE
-
-    assert fleet.edge.read(BRANCH, "p01/notes.txt") == b"Mine\n"
-    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
-
-
-def test_update_branch_is_no_edit(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.edge.commit({"README.md": "More\n"}, message="On main\n")
-    merge = fleet.edge.merge("main", into=BRANCH)
-
-    assert all(one["op"] == "keep" and not one["waits"] for one in fleet.plan().values())
-    assert fleet.apply().code == Exit.DONE
-    assert fleet.edge.oid(BRANCH) == merge
-
-    fleet.want(fleet.names, revision=2)
-    assert fleet.apply().code == Exit.DONE
-    assert fleet.edge.git[fleet.edge.oid(BRANCH)].parents[0].id == fleet.edge.git[merge].id
-    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
-
-
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
 def test_every_package_of_a_merged_group_is_tagged(fleet: Fleet, how: str) -> None:
     fleet.apply()
@@ -277,16 +220,6 @@ def test_every_package_of_a_merged_group_is_tagged(fleet: Fleet, how: str) -> No
     fleet.want(fleet.names, revision=2)
     fleet.apply()
     assert fleet.heads() == [NEXT]
-
-
-def test_a_group_is_approved_as_one_on_the_local_forge(fleet: Fleet) -> None:
-    fleet.apply()
-    approved = fleet.world.run("approve", "edge#1")
-    assert approved.code == Exit.DONE, approved.out + approved.err
-
-    assert fleet.apply().code == Exit.DONE
-    assert {r for r in fleet.edge.refs() if "/tags/" in r} == {f"refs/tags/{n}/v1" for n in fleet.names}
-    assert fleet.heads() == []
 
 
 def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_packages(fleet: Fleet) -> None:
@@ -307,24 +240,6 @@ def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_pack
     assert "schedule" not in shown
 
 
-def test_a_closed_group_rejects_each_package_with_exactly_its_content(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.world.run("pr", "close", "edge#1")
-    assert fleet.apply().code == Exit.WAITING
-    assert {one["reason"] for one in fleet.plan().values()} == {"Rejected"}
-
-    fleet.want(["p01"], revision=2)
-    fleet.apply()
-
-    assert fleet.heads() == [BRANCH, NEXT]
-    assert fleet.pulls() == [("closed", BRANCH), ("open", NEXT)]
-    assert {n: one["reason"] for n, one in fleet.plan().items()} == {
-        "p00": "Rejected",
-        "p01": "InReview",
-        "p02": "Rejected",
-    }
-
-
 def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")
@@ -334,21 +249,6 @@ def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> Non
     assert fleet.apply().code == Exit.DONE
     assert fleet.heads() == []
     assert {change["reason"] for change in fleet.plan().values()} == {"Rejected"}
-
-
-def test_an_unready_package_leaves_the_group_for_its_own_draft(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.edge.merge(BRANCH)
-    fleet.apply()
-    mine = fleet.edge.read("main", "p01/app.yaml").decode().replace("web:v1", "web:mine")
-    fleet.edge.commit({"p01/app.yaml": mine}, message="Hotfix\n")
-    fleet.want(fleet.names, revision=2)
-
-    fleet.apply()
-
-    assert fleet.heads() == ["drafts/p01/packagevariant-2", NEXT]
-    assert fleet.plan()["p01"]["reason"] == "MergeConflict"
-    assert [fleet.image(name, NEXT) for name in ("p00", "p02")] == ["v2", "v2"]
 
 
 def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> None:
@@ -368,74 +268,6 @@ def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> N
     assert fleet.image("p01", NEXT) == "mine"
 
 
-def test_what_a_person_took_out_is_not_put_back(fleet: Fleet) -> None:
-    fleet.apply()
-    gone = {f"p01/{name}": None for name in ("Kptfile", "app.yaml", "package-context.yaml")}
-    fleet.edge.commit(gone, branch=BRANCH, message="Not this one\n")
-
-    said = fleet.apply()
-
-    assert said.code == Exit.WAITING
-    assert fleet.heads() == [BRANCH]
-    assert "A person took it out" in fleet.plan()["p01"]["message"]
-    fleet.edge.merge(BRANCH)
-    fleet.apply()
-    assert fleet.heads() == [NEXT]
-    assert fleet.image("p01", NEXT) == "v1"
-
-
-def test_what_leaves_a_group_that_people_committed_to_is_put_back_as_it_was(fleet: Fleet) -> None:
-    fleet.apply()
-    person = fleet.edge.commit({"p00/notes.txt": "Mine\n"}, branch=BRANCH, message="Note\n")
-    fleet.drop("p01")
-    fleet.apply()
-
-    assert fleet.edge.git.descendant_of(fleet.edge.oid(BRANCH), person)
-    assert {entry.name for entry in fleet.edge.git[fleet.edge.oid(BRANCH)].tree} == {
-        "README.md",
-        "p00",
-        "p02",
-    }
-
-
-def test_an_orphaned_package_is_released_in_a_draft_of_its_own(fleet: Fleet) -> None:
-    fleet.want(["p01"], revision=1, deletion="orphan")
-    fleet.apply()
-    fleet.edge.merge(BRANCH)
-    fleet.apply()
-    fleet.want(["p00", "p02"], revision=2)
-    fleet.want(["p01"], revision=2, deletion="orphan")
-    fleet.apply()
-    fleet.drop("p01")
-    fleet.apply()
-
-    assert len([h for h in fleet.heads() if h.startswith("drafts/p01/")]) == 1
-    assert b"reconciler.dev/owner" in fleet.edge.read(NEXT, "p00/Kptfile")
-    assert fleet.image("p01", NEXT) == "v1"
-
-
-def test_groups_stay_when_the_setting_goes_and_nothing_joins_them(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.control.commit({"reconciler.yaml": CONFIGURATION.format(group_by="package")}, message="Apart\n")
-    fleet.want([*fleet.names, "p99"], revision=2)
-
-    fleet.apply()
-
-    assert fleet.heads() == ["drafts/p99/packagevariant-1", BRANCH]
-    assert [fleet.image(name) for name in fleet.names] == ["v2"] * 3
-
-
-def test_packages_with_their_own_draft_stay_there_when_the_setting_comes(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", group_by="package")
-    fleet.apply()
-    fleet.control.commit({"reconciler.yaml": CONFIGURATION.format(group_by="repository")}, message="One\n")
-    fleet.want([*fleet.names, "p99"], revision=2)
-
-    fleet.apply()
-
-    assert fleet.heads() == [*(f"drafts/{n}/packagevariant-1" for n in fleet.names), BRANCH]
-
-
 def test_the_variants_of_a_set_share_a_branch_and_authored_ones_do_not(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", 1, group_by="set")
     sets = {f"manifests/{n}.yaml": SET.format(name=n, packages=f"{n}-1, {n}-2") for n in ("east", "west")}
@@ -445,28 +277,6 @@ def test_the_variants_of_a_set_share_a_branch_and_authored_ones_do_not(tmp_path:
 
     scope = "reconciler/fleet/group/set/default"
     assert fleet.heads() == ["drafts/p00/packagevariant-1", f"{scope}/east/edge/1", f"{scope}/west/edge/1"]
-
-
-def test_packages_of_one_upstream_share_a_branch_whoever_wants_them(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", 2, group_by="upstream")
-    fleet.control.commit({"manifests/east.yaml": SET.format(name="east", packages="e-1")}, message="Set\n")
-    other = VARIANT.format(name="other", retry="", revision=1, deletion="delete")
-    Repo(fleet.world.root / "blueprints.git").commit(
-        {"team/db/Kptfile": kptfile("db"), "team/db/app.yaml": app("db", 1)}, message="Upstream\n"
-    )
-    git(fleet.world.root / "blueprints.git", "tag", "team/db/v1", "main")
-    fleet.control.commit({"manifests/other.yaml": other.replace("package: web", "package: team/db", 1)})
-
-    fleet.apply()
-
-    scope = "reconciler/fleet/group/upstream/default/blueprints"
-    heads = fleet.heads()
-    assert f"{scope}/web/edge/1" in heads
-    assert len(heads) == 2
-    branch = Repo(fleet.world.root / "edge.git").tree(f"{scope}/web/edge/1")
-    assert {"p00", "p01", "e-1"} <= set(
-        git(fleet.world.root / "edge.git", "ls-tree", "--name-only", branch).split()
-    )
 
 
 def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None:
@@ -489,23 +299,6 @@ def test_a_forged_line_in_our_name_does_not_take_a_package_in(fleet: Fleet) -> N
     fleet.edge.commit({"other.txt": "x\n"}, branch=BRANCH, who=BOT, message=forged)
 
     assert fleet.apply().code == Exit.DONE
-
-
-def test_an_empty_repository_gets_its_branch_and_its_group_in_one_push(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w")
-    make_repository(fleet.world.root / "empty.git")
-    registered = repository("empty").replace("branch: main", "branch: main\n    createBranch: true")
-    files = {"manifests/repositories/empty.yaml": registered}
-    for name in ("a", "b"):
-        variant = VARIANT.format(name=name, revision=1, retry=0, deletion="delete").replace("edge", "empty")
-        files[f"manifests/{name}.yaml"] = variant
-    fleet.control.commit(files, message="Empty\n")
-
-    assert fleet.apply().code == Exit.DONE
-
-    refs = Repo(fleet.world.root / "empty.git").refs()
-    group = f"refs/heads/{BRANCH}".replace("edge", "empty")
-    assert {ref for ref in refs if ref.startswith("refs/heads/")} == {"refs/heads/main", group}
 
 
 def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_written(tmp_path: Path) -> None:
@@ -556,29 +349,6 @@ def test_no_plan_merges_the_pull_request_of_a_group_that_it_changes(
     assert fleet.world.run("apply").code == Exit.DONE
     assert fleet.world.run("apply").code == Exit.DONE
     assert fleet.image("p00", "main") == "v2"
-
-
-@pytest.mark.parametrize("group_by", GROUPINGS)
-def test_deletion_is_proposed_beside_the_commit_of_a_person(tmp_path: Path, group_by: str) -> None:
-    fleet = make_published(tmp_path / "w", group_by)
-    fleet.want(fleet.names)
-    fleet.apply()
-    head = next(head for head in fleet.heads() if group_by != "package" or "p01" in head)
-    note = fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
-    fleet.drop("p01")
-
-    fleet.world.run("apply")
-
-    assert ("open", "reconciler/fleet/delete/p01") in fleet.pulls()
-    # The person's commit is the tip, or below the commit that takes the package out of a group.
-    assert note in {fleet.edge.oid(head), str(fleet.edge.git.merge_base(fleet.edge.oid(head), note))}
-    fleet.world.run("apply")
-    before = fleet.world.all_refs()
-    fleet.world.run("apply")
-    assert fleet.world.all_refs() == before
-    approved = fleet.world.run("approve", "--all")
-    assert "edge/p01: removed" in approved.out, approved.out + approved.err
-    assert "p01" not in {entry.name for entry in fleet.edge.git[fleet.edge.oid("main")].tree}
 
 
 @pytest.mark.parametrize("neighbour", [False, True])
@@ -650,49 +420,6 @@ def test_approving_all_publishes_nothing_that_no_manifest_wants(
     assert fleet.image("p01", "main") == "v1"
     fleet.apply()
     assert fleet.world.run("approve", "--all").code == Exit.DONE
-
-
-def test_approving_all_leaves_what_only_a_lost_record_knew(tmp_path: Path) -> None:
-    """The draft names an owner of which there is neither a manifest nor a record: nothing asks for it."""
-    fleet = make_published(tmp_path / "w", "package")
-    fleet.want(["p01"])
-    fleet.apply()
-    (head,) = [head for head in fleet.heads() if "p01" in head]
-    fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
-    fleet.drop("p01")
-    fleet.apply()
-    for branch in ("state", "status"):
-        fleet.control.delete(f"refs/heads/reconciler/fleet/{branch}")
-
-    refused = fleet.world.run("approve", "--all")
-
-    assert refused.code == Exit.REFUSED
-    assert "no manifest wants any more: p01" in refused.out
-    assert "p01/v2" not in refused.out
-    assert "refs/tags/p01/v2" not in fleet.edge.refs()
-
-
-@pytest.mark.parametrize("group_by", GROUPINGS)
-def test_closing_the_edited_draft_of_a_package_that_nobody_wants_ends_its_row(
-    tmp_path: Path, group_by: str
-) -> None:
-    fleet = make_fleet(tmp_path / "w", 2, group_by=group_by)
-    fleet.apply()
-    head = next(head for head in fleet.heads() if group_by != "package" or "p01" in head)
-    note = fleet.edge.commit({"p01/notes.txt": "Mine\n"}, branch=head, message="Note\n")
-    fleet.drop("p01")
-    fleet.apply()
-    way = "close pull request #2" if group_by == "package" else f"{head}, which no variant wants: remove p01"
-    assert way in fleet.plan()["p01"]["message"]
-    refused = fleet.world.run("approve", "--all").out
-    assert ("or close it." if group_by == "package" else f"or remove p01 from {head} with git.") in refused
-
-    fleet.world.run("pr", "close", "edge#2" if group_by == "package" else "edge#1")
-    fleet.apply()
-
-    assert (fleet.plan()["p01"]["reason"], fleet.plan()["p01"]["waits"]) == ("Rejected", False)
-    assert fleet.edge.oid(head) == note
-    assert "nothing: Its pull request was closed" in fleet.world.run("status").out
 
 
 @pytest.mark.parametrize("group_by", GROUPINGS)

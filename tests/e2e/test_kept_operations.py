@@ -10,17 +10,12 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.edge_fleet import (
     EDGES,
-    GO,
-    PAUSE,
     ROLL_BACK,
-    SKIP,
     WAVES,
     EdgeFleet,
     blueprint,
     make_edges,
     make_empty,
-    make_monorepo,
-    the_set,
 )
 from tests.support.git import Repo
 
@@ -77,79 +72,7 @@ def test_the_rollback_of_a_rollout_that_creates_packages_ends(tmp_path: Path, mo
     assert world.images() == ["v1", "v1", ""]
 
 
-def test_a_package_that_is_rolled_back_says_how_it_goes_forward() -> None:
-    world = make_edges()
-    world.want(2)
-    world.settle()
-    world.want(2, {ROLL_BACK: "web/v2"})
-    world.apply()
-    forward = f"To go forward again, remove {ROLL_BACK} from PackageVariantSet default/web."
-
-    in_review = world.run("explain", "--why-not", "web/v2", "ap1/web").out
-    world.settle()
-    back = world.run("explain", "--why-not", "web/v2", "ap1/web").out
-
-    assert "It is in review as #3: Rollout web/v2 of web is rolled back" in in_review
-    assert f"`reconciler approve ap1/web`. {forward}" in in_review
-    assert f"It is held back: Rollout web/v2 of web is rolled back\n       next: {forward}" in back
-
-
-def test_a_draft_of_a_paused_rollout_waits_for_it_and_not_for_review() -> None:
-    world = make_edges()
-    world.want(2)
-    world.apply()
-    world.want(2, {PAUSE: "true"})
-    world.apply()
-
-    rows = [line for line in world.run("status").out.splitlines() if line.startswith("ap1/web")]
-
-    assert [row.endswith("  Rollout web/v2 of web is paused") for row in rows] == [True]
-    told = world.run("explain", "--why-not", "web/v2", "ap1/web").out
-    assert f"next: To go on, remove {PAUSE} from PackageVariantSet default/web." in told
-
-
-@pytest.mark.parametrize(
-    "policy", ["", "  rollouts: [{selector: {matchLabels: {tier: edge}}, waves: [{name: all}]}]\n"]
-)
-def test_an_order_without_a_rollout_is_refused_by_line(policy: str) -> None:
-    world = make_edges(policy)
-    for order, value in {PAUSE: "true", GO: "web/v2/a", SKIP: "web/v2/a", ROLL_BACK: "web/v2"}.items():
-        world.want(2, {order: value})
-        ran = world.run("apply")
-        assert ran.code == Exit.INVALID_INPUT
-        assert f"InvalidAnnotation: {order} is an order for a rollout, and " in ran.out
-        assert "manifests/set.json:8:" in ran.out
-        assert "hint: Write the policy in reconciler.yaml (docs/rollouts.md), or remove" in ran.out
-        assert world.images() == ["v1"] * 3
-    world.want(2, {PAUSE: "false"})
-    assert world.apply().code == Exit.DONE
-
-
 # Packages that leave, and packages that get another name
-
-
-@pytest.mark.parametrize("how", ["removed", "renamed"])
-def test_a_deletion_beside_the_commit_of_a_person_in_a_group_is_proposed_at_once(how: str) -> None:
-    world = make_edges(GROUPED, packages=("web", "db"))
-    for package in ("web", "db"):
-        world.want(2, package=package)
-    world.run("apply")
-    edit(world, GROUP)
-    world.apply()
-    if how == "removed":
-        Repo(world.control).commit({"manifests/set.json": None})
-    else:
-        world.want(2, name="shop")
-
-    world.apply()
-
-    title = "Update 1 package" if how == "removed" else "Update 2 packages"
-    assert opened(world) == {3: title, 4: "Delete web"}
-    refused = world.run("approve", "--all")
-    assert refused.code == Exit.REFUSED
-    assert "ap1#3 proposes what no manifest wants any more: web" in refused.out
-    assert world.image("ap1") == ""
-    assert is_edited(world, GROUP)
 
 
 @pytest.mark.parametrize("own", ["web", "web2"])
@@ -172,22 +95,6 @@ def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(own: str) -
     assert is_edited(world, world.draft_branch("ap1", "web"))
 
 
-def test_a_deletion_that_waits_for_a_successor_is_proposed_again() -> None:
-    """The set is removed, so deletions are proposed; then it is back by other names, and takes them back."""
-    world = make_edges()
-    Repo(world.control).commit({"manifests/set.json": None}, message="Remove\n")
-    world.apply()
-    assert [opened(world, edge) for edge in EDGES] == [{2: "Delete web"}] * 3
-    world.want(1, name="shop", own="other")
-
-    for _ in range(5):
-        world.apply()
-        world.run("approve", "--all")
-
-    assert (world.images(), world.images("shop")) == ([""] * 3, ["v1"] * 3)
-    assert "Rejected" not in world.run("plan", "--all").out
-
-
 def test_a_set_with_another_name_takes_over_what_a_group_has() -> None:
     world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
@@ -208,19 +115,6 @@ def test_a_set_with_another_name_takes_over_what_a_group_has() -> None:
 # Approval
 
 
-def test_a_group_is_approved_by_the_name_of_its_only_package() -> None:
-    world = make_monorepo()
-    world.configure(GROUPED)
-    world.want(2)
-    world.apply()
-
-    assert "eu1#5" in world.run("pr", "list").out
-    approved = world.run("approve", "eu1/web")
-
-    assert approved.code == Exit.DONE
-    assert world.images() == ["v1", "v2", "v1"]
-
-
 def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages() -> None:
     world = make_edges(GROUPED, packages=("web", "db"))
     for package in ("web", "db"):
@@ -238,30 +132,6 @@ def test_a_group_is_not_approved_by_the_name_of_one_of_its_packages() -> None:
 
 
 # A reviewed lock
-
-
-def floating(world: EdgeFleet, own: str = "web", name: str = "web") -> None:
-    """A set follows main of its upstream."""
-    text = the_set(1, {}, name, own=own).replace('"revision": 1', '"branch": "main"')
-    Repo(world.control).commit({"manifests/set.json": text})
-
-
-@pytest.mark.parametrize("name", ["web", "shop"])
-def test_a_set_with_another_name_asks_for_one_lock_after_the_other(tmp_path: Path, name: str) -> None:
-    world = make_empty(tmp_path / "w")
-    world.configure(f"{WAVES}  lock: {{mode: reviewed}}\n")
-    floating(world)
-    world.settle()
-    world.settle()
-    assert world.images() == ["v2"] * 3
-    floating(world, own="web2", name=name)
-
-    for _ in range(6):
-        world.apply()
-        world.run("approve", "--all")
-
-    assert world.images(name) == ["v2"] * 3
-    assert "Nothing to do" in world.apply().out
 
 
 # What people did stays
@@ -298,22 +168,6 @@ def test_a_hotfix_on_main_that_a_draft_asks_about_is_not_answered_by_the_next_re
 # Groups that were closed
 
 
-@pytest.mark.parametrize("is_there", [True, False])
-def test_what_nobody_wants_any_more_leaves_a_closed_group(tmp_path: Path, is_there: bool) -> None:
-    world = make_edges(GROUPED) if is_there else make_empty(tmp_path / "w")
-    world.configure(GROUPED)
-    world.want(2)
-    world.apply()
-    world.run("pr", "close", f"ap1#{max(opened(world))}")
-    Repo(world.control).commit({"manifests/set.json": None})
-
-    world.apply()
-
-    assert [*opened(world).values()] == (["Delete web"] if is_there else [])
-    assert not world.repo("ap1").find(f"refs/heads/{GROUP}")
-    assert ("ap1/web" in world.run("status").out) == is_there
-
-
 @pytest.mark.parametrize("published", [True, False])
 def test_the_edit_of_a_person_in_a_group_outlives_every_revision(tmp_path: Path, published: bool) -> None:
     """Our commit on top of the edit had it; the one after that was made without it."""
@@ -337,49 +191,3 @@ def test_the_edit_of_a_person_in_a_group_outlives_every_revision(tmp_path: Path,
     assert is_edited(world, GROUP)
     assert "ap1#" in (refused := world.run("approve", "--all")).out
     assert refused.code == Exit.REFUSED
-
-
-@pytest.mark.parametrize("verb", ["close", "merge"])
-def test_a_group_is_not_ended_by_the_name_of_one_of_its_packages(tmp_path: Path, verb: str) -> None:
-    world = make_empty(tmp_path / "w")
-    world.configure(GROUPED)
-    for package in ("web", "db"):
-        world.want(1, package=package)
-    world.apply()
-
-    refused = world.run("pr", verb, "ap1/web")
-
-    assert refused.code == Exit.REFUSED
-    assert "It shares pull request ap1#1 with ap1/db" in refused.err
-    assert f"{verb.title()} them together: `reconciler pr {verb} ap1#1`." in refused.err
-    assert opened(world) == {1: "Create 2 packages"}
-
-
-def test_a_pause_holds_a_rollout_of_which_the_last_wave_is_skipped() -> None:
-    world = make_edges()
-    world.want(2)
-    world.run("apply")
-    world.run("approve", "--all")
-    world.run("apply")
-    world.want(2, {PAUSE: "true", SKIP: "web/v2/main"})
-
-    assert "rollout web/v2 of default/web: paused, 1 of 3 published" in world.apply().out
-
-    rows = [line for line in world.run("status").out.splitlines() if line.startswith(("eu1/web", "us1/web"))]
-    assert [row.endswith("  Rollout web/v2 of web is paused") for row in rows] == [True] * 2
-    world.want(2, {SKIP: "web/v2/main"})
-    assert "rollout" not in world.apply().out
-
-
-def test_a_deletion_beside_a_closed_group_that_stays_has_its_own_title() -> None:
-    world = make_edges(GROUPED, packages=("web", "db"))
-    for package in ("web", "db"):
-        world.want(2, package=package)
-    world.apply()
-    world.run("pr", "close", "ap1#3")
-    Repo(world.control).commit({"manifests/set.json": None})
-
-    world.apply()
-
-    assert opened(world) == {4: "Delete web"}
-    assert world.repo("ap1").find(f"refs/heads/{GROUP}")

@@ -30,29 +30,6 @@ def drafts(repository: Path) -> dict[str, str]:
     return {name: oid for name, oid in refs(repository).items() if name.startswith("refs/heads/drafts/")}
 
 
-def test_main_that_moved_beside_the_package_leaves_the_draft_alone(world: World) -> None:
-    repository = upgraded(world)
-    before = drafts(repository)
-    Repo(repository).commit({"beside.txt": "A person's\n"})
-
-    assert "Nothing was written" in world.run("apply").out
-    assert drafts(repository) == before
-    assert before
-
-
-def test_main_that_moved_inside_the_package_is_taken_into_the_draft(world: World) -> None:
-    repository = upgraded(world)
-    (before,) = drafts(repository).values()
-    Repo(repository).commit({"web/notes.txt": "A person's\n"})
-
-    assert world.run("apply").code == 0
-
-    (after,) = drafts(repository).values()
-    assert after != before
-    assert git(repository, "merge-base", "main", after) == git(repository, "rev-parse", "main")
-    assert git(repository, "show", f"{after}:web/notes.txt") == "A person's\n"
-
-
 def test_every_commit_of_ours_changes_the_tree_of_its_parent(world: World) -> None:
     repository = upgraded(world)
     Repo(repository).commit({"web/mine.txt": "A person's\n"}, branch=drafts_name(repository))

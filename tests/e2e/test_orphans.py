@@ -56,29 +56,6 @@ def test_first_draft_that_nobody_asks_for_keeps_its_title_and_is_listed(tmp_path
     assert not [name for name in world.all_refs()["edge-1.git"] if "drafts/web" in name]
 
 
-def test_release_says_that_it_has_nothing_of_an_update_in_review(tmp_path: Path) -> None:
-    """Its branch is that of the update, with a commit of a person."""
-    write_world(tmp_path / "w", ("edge-1",))
-    world, mine = World(tmp_path / "w"), Repo(tmp_path / "w/edge-1.git")
-    for revision in (1, 2):
-        text = variant("edge-1", "web", revision=revision) + "  deletionPolicy: orphan\n"
-        Repo(world.control).commit({WEB: text})
-        for line in (("apply",), ("approve", "--all"), ("apply",))[: 3 if revision == 1 else 1]:
-            world.run(*line)
-    (draft,) = (ref for ref in world.all_refs()["edge-1.git"] if ref.startswith("refs/heads/drafts/web/"))
-    branch = draft.removeprefix("refs/heads/")
-    app = mine.read(branch, "web/app.yaml").decode()
-    mine.commit({"web/app.yaml": app.replace("replicas: 1", "replicas: 7")}, branch=branch)
-    Repo(world.control).commit({WEB: None})
-
-    world.run("apply")
-
-    text = world.run("pr", "show", "edge-1/web").out
-    assert "Stop managing web" in text.splitlines()[0]
-    assert "People committed to this branch: what they changed is no part of this." in text
-    assert b"replicas: 1" in mine.read(branch, "web/app.yaml")
-
-
 def test_first_draft_that_people_merge_nevertheless_is_let_go_of(tmp_path: Path) -> None:
     write_world(tmp_path / "w", ("edge-1",))
     world = World(tmp_path / "w")
@@ -117,18 +94,3 @@ def test_package_whose_release_is_open_is_taken_by_nobody(tmp_path: Path, policy
         assert "PackageExists" in merged.out
     else:
         assert re.search(r"adopt +edge-1/web +Adopted", merged.out)
-
-
-def test_package_whose_release_people_closed_is_handed_over(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    control = Repo(world.control, time=1_767_300_000)
-    control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
-    control.commit({WEB: None})
-    world.run("apply")
-    world.run("pr", "close", "edge-1/web")
-    control.commit({"manifests/three.yaml": variant("edge-1", "web").replace("web-edge-1", "three")})
-
-    assert re.search(r"transfer +edge-1/web +OwnerChanged", world.run("plan").out)

@@ -45,25 +45,6 @@ def test_a_typo_takes_nothing_away(fleet: NeedyFleet) -> None:
     assert fleet.all_refs() == refs
 
 
-def test_a_typo_takes_nothing_away_beside_a_new_manifest(fleet: NeedyFleet) -> None:
-    fleet.want(TYPO | install("log", "log.io"))
-
-    fleet.run("apply")
-
-    assert fleet.plan()["dependencies"][0] == "keep"
-    fleet.want(install("app", "app.io"))
-    fleet.run("apply")
-    assert lock_pull(fleet) == ["Lock 3 changes"]
-
-
-def test_a_typo_takes_nothing_away_where_the_proposal_was_closed(fleet: NeedyFleet) -> None:
-    fleet.run("pr", "close", "control#1")
-    fleet.run("apply")
-    fleet.want(TYPO)
-
-    assert fleet.plan() == {"dependencies": ("keep", "OwnerStalled")}
-
-
 def test_what_a_manifest_needs_goes_with_it(fleet: NeedyFleet) -> None:
     fleet.want(dict.fromkeys(install("app", "app.io")))
 

@@ -68,11 +68,3 @@ def test_entry_that_leaves_while_another_comes_is_removed_at_once(world: World) 
         "us/db",
     ]
     assert "spec.upstreams of PackageVariantSet default/charts has no db any more" in said.out
-
-
-def test_explain_names_the_entry_that_gives_a_revision(world: World) -> None:
-    said = world.run("explain", "eu/db")
-
-    assert (
-        "PackageVariantSet default/charts: spec.upstreams[1].revision (manifests/charts.yaml:9:" in said.out
-    )

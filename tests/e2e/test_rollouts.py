@@ -1,31 +1,25 @@
 """A rollout that stops in its second wave, told in the same words everywhere, and killed at any point."""
 
-import json
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import Exit
 from tests.e2e.test_worlds import happen
 from tests.faults.promises import final
 from tests.faults.world import FaultWorld, Runner
-from tests.support.git import Repo
 from tests.support.samples import ALL, sample
-from tests.support.schema import violations
 from tests.support.world import World, build_world, story
 
 pytestmark = pytest.mark.slow
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures/worlds/37-rollout-in-waves"
-SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schemas"
 KILLS = 6 if ALL else 2
 """Points of one run at which it is killed, spread over all that it passes."""
 EARLY = (
     "edge-04/web: Application argocd/edge-04-web is Degraded: Deployment web exceeded its progress deadline"
 )
-SECOND = "  - repositories:\n    - name: edge-01\n      packageNames: [second]\n"
 LINES = [
     "rollout web/v2 of default/web: failed, 5 of 12 published",
     "wave canary: complete, 2 of 2 published",
@@ -45,18 +39,6 @@ def played(root: Path, until: str) -> World:
     raise AssertionError(until)
 
 
-def test_explain_cites_the_order_to_roll_back(tmp_path: Path) -> None:
-    world = played(tmp_path / "w", "4-roll-back")
-
-    fields = world.run("explain", "edge-01/web").out
-    obstacles = world.run("explain", "edge-01/web", "--why-not", "newest").out
-
-    order = "from a rollout: Rollout web/v2 of web is rolled back (manifests/web.yaml:7:38)"
-    assert f"Kptfile upstream = ../blueprints.git web web/v1\n      {order}\n" in fields
-    assert "Nothing keeps it" not in obstacles
-    assert "Rollout web/v2 of web is rolled back\n       next: " in obstacles
-
-
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Return the fleet when the gate of the second wave has failed, and a run has seen it."""
@@ -74,50 +56,6 @@ def test_every_command_tells_the_rollout_in_the_same_words(failed: World, line: 
     text = failed.run(*line).out
 
     assert [words for words in LINES if words.removeprefix("rollout ") not in text] == []
-
-
-def test_the_dashboard_tells_the_rollout_in_the_same_words(failed: World) -> None:
-    text = Repo(failed.control).read("reconciler/fleet/status", "dashboard.md").decode()
-
-    assert [words for words in LINES if words.removeprefix("rollout ") not in text] == []
-    assert "### Rollouts" in text
-
-
-@pytest.mark.parametrize("command", ["plan", "status"])
-def test_json_has_every_package_of_every_wave(failed: World, command: str) -> None:
-    value = json.loads(failed.run(command, "--output", "json").out)
-
-    (rollout,) = value["rollouts"]
-
-    assert violations(json.loads((SCHEMAS / f"{command}.schema.json").read_text()), value) == []
-    assert [len(wave["packages"]) for wave in rollout["waves"]] == [2, 4, 6]
-    assert len(rollout["held"]) == 6
-
-
-@pytest.mark.parametrize("shard", ["0/2", "1/2"])
-def test_a_shard_of_a_failed_rollout_says_why_it_ends_with_7(failed: World, shard: str) -> None:
-    ran = failed.run("plan", "--shard", shard)
-
-    assert ran.code == Exit.WAITING
-    assert (
-        f"  {LINES[2]}\n  hint: Correct what failed, or annotate the set with reconciler.dev/rollout-skip"
-        in ran.out
-    )
-
-
-def test_a_held_package_says_what_holds_its_first_wave_and_has_no_row_of_its_own(failed: World) -> None:
-    obstacles = failed.run("explain", "edge-07/web", "--why-not", "newest").out
-    plan, everything = failed.run("plan").out, failed.run("plan", "--all").out
-
-    assert (
-        "next: Wave early comes first: 1 failed (edge-04/web: Application argocd/edge-04-web is" in obstacles
-    )
-    assert "edge-07/web" not in plan
-    assert "edge-07/web" in everything
-
-
-def test_a_stopped_rollout_is_exit_code_7(failed: World) -> None:
-    assert failed.run("plan").code == 7
 
 
 def test_the_pull_request_of_a_stopped_rollout_says_not_to_merge_it(failed: World) -> None:
@@ -173,24 +111,3 @@ def test_no_policy_merges_what_a_stopped_rollout_has_in_review(tmp_path: Path) -
     assert "merged" not in paused
     assert paused.count("Rollout web/v2 of web is paused") == 3
     assert resumed.count("ApprovedByPolicy") == 3
-
-
-def test_packages_of_one_wave_and_repository_share_a_pull_request(tmp_path: Path) -> None:
-    world = played(tmp_path / "w", "1-release")
-    with world.edit("control", "Group by wave, and want two packages in each repository") as copy:
-        configuration, manifest = copy / "reconciler.yaml", copy / "manifests/web.yaml"
-        configuration.write_text(
-            configuration.read_text().replace("dashboard: true", "dashboard: true\n    groupBy: wave")
-        )
-        manifest.write_text(
-            manifest.read_text().replace(
-                "  - repositorySelector",
-                f"{SECOND}  - repositorySelector",
-            )
-        )
-
-    said = world.run("apply").out
-
-    assert "opened   edge-01 #2 Update 2 packages of wave canary, rollout web/v2" in said
-    assert "reconciler/fleet/group/wave/default/web/canary/edge-01/1" in said
-    assert "edge-03 #2" not in said

@@ -15,7 +15,7 @@ from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
-from tests.support.small_world import manifest, published, repository, variant, write_world
+from tests.support.small_world import manifest, published, variant, write_world
 from tests.support.world import Said, World, build_world, git, refs
 
 pytestmark = pytest.mark.slow
@@ -285,32 +285,6 @@ def test_control_that_is_no_checkout_is_read_at_its_tip(world: World, form: str)
     assert "note:" not in said.out + said.err
 
 
-def test_second_run_writes_nothing_after_a_commit_that_changes_nothing(world: World) -> None:
-    tip = commit(world, {"NOTES.md": "Nothing to do with it\n"})
-    world.run("apply")
-    before = world.all_refs()
-
-    said = world.run("apply")
-
-    assert applied(world) == tip
-    assert world.all_refs() == before
-    assert said.code == 0
-
-
-def test_checkout_that_falls_behind_after_a_quiet_run_repeats_no_report(world: World) -> None:
-    copy = clone(world)
-    assert copy.run("apply").code == 0
-    assert copy.run("apply").code == 0
-    assert "note:" not in copy.run("plan").out
-    commit(world, {"NOTES.md": "Newer\n"})
-
-    assert copy.run("apply").code == Exit.REFUSED
-    assert "note: This checkout is 1 commit behind main" in copy.run("plan").out
-    copy.pull()
-    assert "note:" not in copy.run("plan").out
-    assert copy.run("apply").code == 0
-
-
 # Unmerged commits
 
 
@@ -423,41 +397,6 @@ def test_main_that_went_on_after_it_was_moved_back_deletes_only_with_consent(wor
     assert rests(world)
 
 
-def test_consent_of_a_set_counts_after_main_was_moved(world: World) -> None:
-    sites = SET.replace(
-        "namespace: default", 'namespace: default, annotations: {reconciler.dev/allow-deletes: "1"}'
-    )
-    old = commit(world, {"manifests/set.yaml": sites.replace("NAMES", "a")})
-    publish(world)
-    commit(world, {"manifests/set.yaml": sites.replace("NAMES", "a, b")})
-    publish(world)
-    move_main(world, old)
-    commit(world, {"NOTES.md": "Went on\n"})
-
-    said = world.run("apply")
-
-    assert said.code == 0
-    assert "refs/heads/reconciler/fleet/delete/b" in refs(world.root / "edge-1.git")
-
-
-def test_moved_downstream_is_not_moved_back_without_consent(world: World) -> None:
-    path = "manifests/b.yaml"
-    old = commit(world, {path: another("b")})
-    publish(world)
-    behind = clone(world)
-    commit(world, {path: another("elsewhere", name="b")})
-    publish(world)
-
-    plan = behind.run("plan")
-    assert re.search(r"keep +edge-1/elsewhere +CheckoutOutdated", plan.out)
-
-    move_main(world, old)
-    commit(world, {"NOTES.md": "Went on\n"})
-    said = world.run("apply")
-    assert said.code == Exit.REFUSED
-    assert "refs/heads/reconciler/fleet/delete/elsewhere" not in refs(world.root / "edge-1.git")
-
-
 def test_rebased_main_with_the_same_content_goes_on(world: World) -> None:
     old = git(world.root / "control.git", "rev-parse", "main").strip()
     bring(world)
@@ -494,43 +433,6 @@ def test_remote_main_is_judged_without_a_cache(world: World) -> None:
 
 
 # Evidence
-
-
-def _in_team(*manifests: str) -> str:
-    return "---\n".join(manifests).replace("namespace: default", "namespace: team")
-
-
-def test_manifest_that_was_moved_and_then_removed_names_the_removal(world: World) -> None:
-    moved = "manifests/sites/web.yaml"
-    commit(world, {WEB: None, moved: variant("edge-1", "web")})
-    removed = commit(world, {moved: None})
-
-    plan = world.run("plan").out
-
-    assert (
-        f"{moved}, which declared PackageVariant default/web-edge-1, was removed in commit {removed}" in plan
-    )
-
-
-def test_manifest_that_was_moved_stays(world: World) -> None:
-    commit(world, {WEB: None, "manifests/all.yaml": variant("edge-1", "web")})
-
-    assert "delete" not in world.run("plan", "--all").out
-
-
-@pytest.mark.parametrize("change", ["name", "namespace"])
-def test_manifest_whose_identity_changed_names_the_commit(world: World, change: str) -> None:
-    text = another("other", name="other")
-    if change == "namespace":
-        text = _in_team(another("other", name="web-edge-1"))
-        commit(world, {"manifests/team.yaml": _in_team(repository("blueprints"), repository("edge-1"))})
-    changed = commit(world, {WEB: text})
-    commit(world, {"NOTES.md": "Later\n"})
-
-    said = world.run("plan")
-
-    cause = f"{WEB} does not declare PackageVariant default/web-edge-1 any more, since commit {changed}"
-    assert re.search(rf"delete +edge-1/web +NotDesired +{cause}", said.out)
 
 
 @pytest.mark.parametrize("how", ["merge", "squash"])
@@ -601,19 +503,6 @@ def test_history_that_is_cut_off_keeps_and_names_the_depth(world: World) -> None
     assert "`fetch-depth: 0`" in said.out
 
 
-def test_refused_deletion_keeps_its_evidence_when_other_commits_are_applied(world: World) -> None:
-    removed = commit(world, {WEB: None, manifest("edge-1", "db"): None, "manifests/limit.txt": "x"})
-    text = git(world.root / "control.git", "show", "main:reconciler.yaml")
-    commit(world, {"reconciler.yaml": f"{text}  deletions: {{count: 0}}\n"})
-    assert world.run("apply").code == Exit.REFUSED
-    commit(world, {"NOTES.md": "Later\n"})
-    assert world.run("apply").code == Exit.REFUSED
-
-    consent(world, consents(world.run("plan")))
-
-    assert f"was removed in commit {removed}" in world.run("plan").out
-
-
 def test_state_that_names_no_commit_proves_deletions_by_the_history(world: World) -> None:
     commit(world, {"applied.json": None}, branch=STATE)
     removed = commit(world, {WEB: None})
@@ -680,65 +569,7 @@ def test_lock_that_was_merged_meanwhile_is_not_called_reverted(reviewed: World) 
     assert copy.run("apply").code == 0
 
 
-def test_lock_branch_from_an_old_main_is_made_anew(reviewed: World) -> None:
-    world = reviewed
-    world.tag("blueprints", "web/stable", "web/v1")
-    publish(world)
-    world.tag("blueprints", "web/stable", "web/v2")
-    world.run("apply")
-    head = "refs/heads/reconciler/fleet/lock"
-    old = refs(world.control)[head]
-    pin = "locks/upstreams/default/web.json"
-    lock = json.loads(git(world.control, "show", f"main:{pin}"))
-    commit(world, {pin: json.dumps({**lock, "ref": "web/other"})})
-
-    world.run("apply")
-
-    assert refs(world.control)[head] != old
-    assert git(world.control, "rev-parse", f"{head}^") == git(world.control, "rev-parse", "main")
-    assert rests(world)
-    assert world.run("approve", "control/locks").code == 0
-
-
-def test_closed_lock_has_a_hint_that_fits_a_lock(reviewed: World) -> None:
-    world = reviewed
-    world.tag("blueprints", "web/stable", "web/v1")
-    publish(world)
-    world.tag("blueprints", "web/stable", "web/v2")
-    world.run("apply")
-    world.tag("blueprints", "web/stable", "web/v1")
-    world.run("apply")
-
-    said = world.run("approve", "control/locks")
-
-    assert said.code == Exit.REFUSED
-    assert "variant" not in said.out
-    assert "reconciler lock --check" in said.out
-    assert world.run("lock", "--check").code == 0
-
-
 # Hints of deletions
-
-
-def test_hint_beside_an_outdated_deletion_leads_on(world: World) -> None:
-    commit(world, {WEB: variant("edge-1", "web", revision=2)})
-    assert world.run("apply").code == 0
-    with World(world.root).edit("edge-1", "Larger", branch=world.draft_branch("edge-1", "web")) as copy:
-        text = (copy / "web/app.yaml").read_text()
-        (copy / "web/app.yaml").write_text(text.replace("replicas: 1", "replicas: 3"))
-    commit(world, {WEB: None})
-    world.run("apply")
-    # Nobody wants the draft any more: only by its number a person merges it all the same.
-    assert world.run("approve", "edge-1#3").code == 0
-
-    said = world.run("approve", "--all")
-
-    assert "web changed on main since pull request" in said.out
-    assert "leaves the branch as it is" not in said.out
-    assert "Run `reconciler apply`: it proposes the deletion anew" in said.out
-    assert world.run("apply").code == 0
-    assert world.run("approve", "--all").code == 0
-    assert not git(world.root / "edge-1.git", "ls-tree", "main", "web")
 
 
 NEWER: list[tuple[str | None, bool, str]] = [
@@ -766,26 +597,3 @@ def test_an_older_checkout_says_that_newer_commits_decide(
     assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
     assert web["message"].endswith(f"and a newer commit {why}")
     assert "the next apply" not in older.run("status").out
-
-
-def test_an_older_checkout_says_that_a_newer_commit_moved_the_repository(world: World) -> None:
-    older = clone(world)
-    commit(world, {"manifests/repositories/edge-1.yaml": repository("edge-1") + "    directory: sites\n"})
-    for _ in range(2):
-        world.run("apply")
-        assert world.run("approve", "--all").code == 0
-
-    plan = json.loads(older.run("plan", "-o", "json").out)
-    (web,) = (change for change in plan["changes"] if change["package"]["path"] == "web")
-
-    assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
-    assert web["message"].endswith("and a newer commit asks for something else")
-
-
-def test_an_older_checkout_plans_what_no_newer_commit_changed(world: World) -> None:
-    older = clone(world)
-    commit(world, {"NOTES.md": "1\n"})
-    world.run("apply")
-    commit(world, {"NOTES.md": "2\n"})
-
-    assert "CheckoutOutdated" not in older.run("plan", "--all").out
