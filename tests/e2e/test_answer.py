@@ -1,6 +1,5 @@
 """`answer`: one commit on the draft answers a conflict, from the shell, and the next run counts it."""
 
-import json
 import re
 from pathlib import Path
 
@@ -14,10 +13,8 @@ from tests.e2e.test_conflicts import (
     TWO_A,
     answered,
     branch,
-    change,
     data,
     make_conflicts,
-    release,
     values,
     waiting,
 )
@@ -103,30 +100,6 @@ def test_a_wrong_line_says_what_to_write(
     assert (said.code, message in said.err) == (code, True), said.err
 
 
-def test_a_draft_that_moved_is_answered_as_it_is_now(world: World) -> None:
-    change(world, "one.yaml", "our-a", "their-a")
-
-    assert world.run("answer", NAME, "one.yaml", "data.b", "--take").code == 0
-    assert values(world, branch(world), "one") == ["their-a", "new-b"]
-
-
-def test_the_number_of_its_pull_request_names_the_package(world: World) -> None:
-    (number,) = re.findall(rf"answer +conflicts of web +({EDGE}#\d+)", world.run("status").out)
-
-    kept = world.run("answer", number, "--keep")
-
-    assert kept.code == 0, kept.err
-    assert world.run("apply", "--quiet").code == 0
-    assert waiting(world) == []
-
-
-def test_json_names_the_commit(world: World) -> None:
-    (item,) = json.loads(world.run("answer", NAME, "two.yaml", "--keep", "-o", "json").out)["items"]
-
-    head = git(world.root / f"{EDGE}.git", "rev-parse", branch(world)).strip()
-    assert (item["answer"], item["commit"], item["branch"]) == ("keep", head, branch(world))
-
-
 def test_a_draft_that_moves_while_it_is_answered_is_left_as_it_is(world: World) -> None:
     bare, head = world.root / f"{EDGE}.git", f"refs/heads/{branch(world)}"
     theirs = git(bare, "commit-tree", f"{head}^{{tree}}", "-p", head, "-m", "From another clone").strip()
@@ -143,26 +116,6 @@ def test_a_draft_that_moves_while_it_is_answered_is_left_as_it_is(world: World) 
     hook.unlink()
     assert world.run("answer", NAME, "--take").code == 0
     assert git(bare, "rev-parse", f"{head}^").strip() == theirs
-
-
-def test_a_field_that_people_deleted_comes_back_to_its_place(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
-    release(world, 3, "old")
-    world.run("apply")
-    world.run("approve", NAME)
-    with world.edit(EDGE, "We need no a") as copy:
-        path = copy / "web/one.yaml"
-        path.write_text(path.read_text().replace("  a: old-a\n", ""))
-    release(world, 4, "new")
-    assert world.run("apply").code == 7
-
-    said = world.run("answer", NAME, "one.yaml data.a", "--take")
-
-    assert said.out.splitlines()[0] == "took upstream's one.yaml ConfigMap one data.a: new-a"
-    assert values(world, branch(world), "one") == ["new-a", "new-b"]
-    assert world.run("apply").code == 0
-    assert world.run("approve", NAME).code == 0
 
 
 @pytest.mark.parametrize("output", ["text", "json"])

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import _CONFIGURATION, manifest, write_world
@@ -44,24 +42,6 @@ def test_a_deletion_is_never_approved(tmp_path: Path) -> None:
 
     assert "in review" in world.run("apply").out
     assert edge(world).read("main", "web/Kptfile")
-
-
-def test_a_selector_that_kubernetes_would_refuse_is_refused_with_its_place(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "w", "{selector: {matchExpressions: [{key: a, operator: Near}]}}")
-
-    said = world.run("plan")
-
-    assert said.code == Exit.INVALID_INPUT
-    assert "reconciler.yaml:10" in said.err
-    assert "Near" in said.err
-
-
-@pytest.mark.parametrize("kind", ["text", "json"])
-def test_a_plan_names_what_a_policy_approves(tmp_path: Path, kind: str) -> None:
-    world = make_world(tmp_path / "w", "{}")
-    world.run("apply")
-
-    assert "ApprovedByPolicy" in world.run("plan", "--output", kind).out
 
 
 def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:

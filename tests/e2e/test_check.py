@@ -16,7 +16,7 @@ from tests.support.command_server import run_reconciler
 from tests.support.git import Repo, kptfile
 from tests.support.http_git import serve
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
-from tests.support.world import build_world, git
+from tests.support.world import git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 BROKEN = "kind: [broken\n"
@@ -146,12 +146,6 @@ REFUSED = {
         "has no default branch that the change would be merged into",
         "Name the branch that it would be merged into: --base main",
     ),
-    "a trunk of another name without a remote": Refused(
-        "remote remove origin;branch -m trunk;switch -qc change;commit -q --allow-empty -m x",
-        "",
-        "has no default branch",
-        "Name the branch that it would be merged into: --base trunk",
-    ),
     "the only branch without a remote": Refused(
         "remote remove origin",
         "",
@@ -171,26 +165,11 @@ REFUSED = {
         "has no default branch that the change would be merged into",
         "Name the branch that it would be merged into: --base main",
     ),
-    "the default branch as it is pushed": Refused(
-        "push -q origin main:change",
-        "",
-        "main would be compared with itself",
-        "Commit the change on a branch of its own, or name what is proposed: --head change",
-    ),
     "a checkout that is behind": Refused(
         "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1",
         "",
         "This checkout of main is 1 commit behind it, at ",
         "Run `git pull`, and commit the change on a branch of its own (`git switch -c change`).",
-    ),
-    "an edit in a checkout that is behind": Refused(
-        "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1;rm -q manifests/edge-1-web.yaml",
-        "",
-        "This checkout of main is 1 commit behind it, at ",
-        "Commit the change first, on a branch of its own: 1 file is not committed.",
-    ),
-    "a branch without a commit": Refused(
-        "switch -qc change", "", "change and main are one commit", "Commit the change on change first."
     ),
     "what is not committed": Refused(
         "switch -qc change;rm -q manifests/edge-1-web.yaml",
@@ -213,14 +192,8 @@ REFUSED = {
         "main is in change already",
         "Did you mean --base main --head change?",
     ),
-    "a commit as its own base": Refused(
-        "", "--base HEAD", "are one commit", "Commit the change on main first."
-    ),
     "a misspelt base": Refused(
         "commit -q --allow-empty -m x", "--base mian", "has no branch or commit mian", "Did you mean main?"
-    ),
-    "a remote branch as git names it": Refused(
-        "commit -q --allow-empty -m x", "--base origin/main", "has no branch", "Did you mean main?"
     ),
 }
 
@@ -240,17 +213,6 @@ def test_check_without_two_sides_is_refused(root: Path, level: str, case: Refuse
     assert (said.code, said.out) == (2, "")
     assert case.message in said.err
     assert case.hint in said.err.partition("hint: ")[2]
-
-
-@pytest.mark.parametrize("head", ["", "main"])
-def test_default_branch_of_a_repository_is_no_change_of_itself(root: Path, head: str) -> None:
-    propose(root, {"README.md": "words\n"})
-
-    said = run(root, "check", "--control", "control.git", *(("--head", head) if head else ()))
-
-    assert said.code == 2
-    assert "main would be compared with itself" in said.err
-    assert "--head feature" in said.err
 
 
 def test_commits_on_the_default_branch_that_are_not_pushed_are_a_change(root: Path) -> None:
@@ -369,19 +331,6 @@ def test_repository_that_main_registers_is_read_wherever_it_is(root: Path) -> No
     assert "UpstreamNotFound" in missing.out
 
 
-def test_repository_with_another_address_is_not_read(root: Path) -> None:
-    with serve(root) as server:
-        moved = repository("edge-1").replace("../edge-1.git", server.url("edge-1.git"))
-        propose(root, {"manifests/repositories/edge-1.yaml": moved})
-
-        said = check(root)
-        asked = list(server.requests)
-
-    assert asked == []
-    assert said.code == 3
-    assert "RepositoryRefused: " in said.out
-
-
 def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(root: Path) -> None:
     run(root, "apply", "--control", "control.git")
     propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
@@ -402,26 +351,6 @@ def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(roo
     assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == ["RepositoryUnavailable"]
 
 
-@pytest.mark.parametrize("away", [("edge-1",), ("blueprints", *EDGES)], ids=["one", "all"])
-@pytest.mark.parametrize("applied", [True, False])
-def test_nested_package_is_a_problem_though_its_repository_cannot_be_read(
-    root: Path, away: tuple[str, ...], *, applied: bool
-) -> None:
-    if applied:
-        run(root, "apply", "--control", "control.git")
-    inner = variant("edge-1", "web").replace("name: web-edge-1", "name: inner")
-    inner = inner.replace("    repo: edge-1\n    package: web", "    repo: edge-1\n    package: web/inner")
-    propose(root, {"manifests/inner.yaml": inner})
-    for repo in away:
-        (root / f"{repo}.git").rename(root / f"{repo}.away")
-
-    said = check(root)
-
-    assert "problem: manifests/inner.yaml:13:14: NestedPackage: " in said.out
-    assert said.code == (3 if len(away) > 1 else 5)
-    assert "not read: manifests/repositories/edge-1.yaml:10:11: " in said.out
-
-
 def test_runner_is_not_told_that_nothing_changes_where_not_all_was_read(root: Path, tmp_path: Path) -> None:
     propose(root, {"README.md": "words\n"})
     runner = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path / "out")}
@@ -433,21 +362,6 @@ def test_runner_is_not_told_that_nothing_changes_where_not_all_was_read(root: Pa
 
     told = re.findall(r"changed<<\S+\n(\w+)\n", (tmp_path / "out").read_text())
     assert told == ["false", "unknown", "unknown"]
-
-
-def test_repository_that_may_be_unavailable_is_a_line_and_no_failure(root: Path) -> None:
-    registered = repository("edge-1").replace(
-        "  namespace: default\n",
-        "  namespace: default\n  annotations:\n    reconciler.dev/unavailable: warn\n",
-    )
-    Repo(root / "control.git").commit({"manifests/repositories/edge-1.yaml": registered})
-    propose(root, {"README.md": "words\n"})
-    (root / "edge-1.git").rename(root / "edge-1.away")
-
-    said = check(root)
-
-    assert said.code == 0
-    assert said.effect.startswith("not read: ")
 
 
 def test_a_renamed_instance_is_a_problem(root: Path) -> None:
@@ -474,16 +388,6 @@ def test_the_first_configuration_can_be_checked(tmp_path: Path) -> None:
     said = run(tmp_path / "w", "check", "--control", "control.git", "--head", "again")
 
     assert said.last == "Merging this creates 6 drafts in 3 repositories"
-
-
-def test_a_broken_configuration_is_annotated(root: Path, tmp_path: Path) -> None:
-    propose(root, {"reconciler.yaml": "kind: Reconciler\nspec: [\n"})
-
-    said = check(root, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(tmp_path / "out"))
-
-    assert said.code == 3
-    assert re.search(r"(?m)^::error .*file=reconciler\.yaml,line=\d+", said.out)
-    assert "\n3\n" in (tmp_path / "out").read_text()
 
 
 def test_a_runner_gets_annotations_summary_outputs_and_reports(root: Path, tmp_path: Path) -> None:
@@ -546,26 +450,6 @@ def test_a_shallow_checkout_of_a_pull_request_gets_what_it_lacks(
     assert "not pushed" not in said.err, "the forge made that commit, and has a ref for it"
 
 
-def test_a_private_control_repository_takes_a_token_from_the_environment(root: Path) -> None:
-    propose(root, {manifest("edge-1", "web"): None})
-    with serve(root, password="a-secret-token") as server:
-        arguments = ("check", "--control", server.url("control.git"), "--head", "feature")
-        without = run(root, *arguments)
-        said = run(root, *arguments, RECONCILER_CONTROL_TOKEN="a-secret-token")
-
-    assert without.code == 5
-    assert said.last.startswith("Merging this drops 1 PackageVariant not applied, and packages were not ")
-
-
-def test_check_writes_nothing(root: Path) -> None:
-    propose(root, {manifest("edge-1", "web"): None})
-    before = {path.name: Repo(path).refs() for path in root.glob("*.git")}
-
-    check(root)
-
-    assert {path.name: Repo(path).refs() for path in root.glob("*.git")} == before
-
-
 @pytest.mark.parametrize(
     ("name", "event"),
     [
@@ -582,40 +466,6 @@ def test_apply_refuses_in_a_run_for_a_pull_request(root: Path, name: str, event:
 
     assert said.code == 4
     assert {path.name: Repo(path).refs() for path in root.glob("*.git")} == before
-
-
-@pytest.mark.parametrize("missing", ["--head", "--base"])
-def test_an_unknown_branch_is_said_so(root: Path, missing: str) -> None:
-    said = run(root, "check", "--control", "control.git", missing, "nowhere")
-
-    assert said.code == 2
-    assert "has no branch or commit nowhere" in said.err
-
-
-def test_what_a_change_does_to_the_locks_of_dependencies_is_told(tmp_path: Path) -> None:
-    world = build_world(WORLDS / "56-kpt-packages", tmp_path / "w")
-    world.run("apply")
-    with world.edit("control", "Nothing") as copy:
-        git(copy, "switch", "-qc", "feature")
-        git(copy, "rm", "-q", "manifests/clusters/dev/web.yaml")
-        git(copy, "commit", "-qm", "Ask for nothing any more")
-        git(copy, "push", "-q", "origin", "feature")
-        git(copy, "switch", "-q", "main")
-        git(copy, "switch", "-qc", "words")
-        git(copy, "commit", "-q", "--allow-empty", "-m", "Say nothing")
-        git(copy, "push", "-q", "origin", "words")
-        git(copy, "switch", "-q", "main")
-        (copy / "README.md").write_text("words\n")
-
-    said = world.run("check", "--head", "feature")
-    again = world.run("check", "--head", "words")
-
-    told = [line for line in said.out.splitlines() if line.startswith("lock ")]
-    assert len(told) == 2, said
-    assert all(
-        re.match(r"lock +- cluster dev: .*(web|base).* \(nothing requires it", line) for line in told
-    ), told
-    assert "lock " not in again.out
 
 
 class Fault(NamedTuple):
@@ -653,27 +503,6 @@ FAULTS = {
         PIPELINE.format(stage="mutators", image=f"{CATALOG}/apply-setter:v0.2.0"),
         offline=True,
     ),
-    "unknown function by its short name": Fault(
-        "set-label:v0.2.1 cannot run",
-        "Did you mean set-labels:v0.2.1?",
-        15,
-        "  mutators:\n  - image: set-label:v0.2.1\n",
-        offline=True,
-    ),
-    "unknown version": Fault(
-        "set-labels:v9 cannot run",
-        "Versions: v0.2.0 to v0.2.5.",
-        16,
-        PIPELINE.format(stage="validators", image="set-labels:v9"),
-        offline=True,
-    ),
-    "image of another registry": Fault(
-        "docker.io/acme/tool:v1 cannot run: it is not built in, and containers are off",
-        "`reconciler functions list` shows what runs here",
-        16,
-        PIPELINE.format(stage="mutators", image="docker.io/acme/tool:v1"),
-        offline=True,
-    ),
     "executable that is not mapped": Fault(
         "check-names cannot run: no executable is mapped to it",
         "`reconciler functions list` shows what runs here",
@@ -701,21 +530,6 @@ FAULTS = {
         "Did you mean apply-setters:v0.2?",
         UPSTREAM,
         upstream={"web/Kptfile": KPTFILE.format(image="apply-setter:v0.2")},
-    ),
-    "failing function of upstream": Fault(
-        "edge-1/new would not be ready: Functions failed: mutators[0]: set-namespace:v0.4.1: ",
-        "",
-        UPSTREAM,
-        upstream={"web/Kptfile": KPTFILE.format(image="set-namespace:v0.4.1")},
-    ),
-    "chart that is not there": Fault(
-        "The chart of the package cannot be rendered",
-        "",
-        UPSTREAM,
-        upstream={
-            "web/Kptfile": KPTFILE.format(image="render-helm-chart:v0.3") + "    configMap: {name: gone}\n"
-        },
-        effect="Merging this blocks 1 package",
     ),
     "required injection without an object": Fault(
         "edge-1/new would not be ready: config.injection.ConfigMap.region: no injectors defined",
@@ -780,17 +594,6 @@ def test_validate_knows_what_settings_do_not_run(root: Path, faulty: Fault) -> N
     assert said.code == (3 if faulty.offline else 0)
     assert (f"manifests/new.yaml:{faulty.line}:" in said.out) is faulty.offline
     assert by_itself.code == 0, "without a configuration nobody knows what runs"
-
-
-def test_function_that_settings_allow_is_no_problem_offline(root: Path) -> None:
-    control = Repo(root / "control.git")
-    settings = "  functions:\n    runtime: podman\n    exec: {check-names: /usr/bin/true}\n"
-    control.commit({"reconciler.yaml": control.read("main", "reconciler.yaml").decode() + settings})
-    image = PIPELINE.format(stage="mutators", image="docker.io/acme/tool:v1")
-    spec = f"{image}    validators:\n    - exec: check-names\n"
-    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web") + spec})
-
-    assert check(root, "--level", "manifests").code == 0
 
 
 def test_new_package_of_a_set_that_was_broken_before_is_a_problem(root: Path) -> None:

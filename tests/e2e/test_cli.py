@@ -12,13 +12,13 @@ from typing import NamedTuple
 import click
 import pytest
 
-from reconciler.cli.main import COMMANDS, invoke, main
+from reconciler.cli.main import COMMANDS, main
 from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
 from tests.support.records import recorded
 from tests.support.schema import violations
-from tests.support.small_world import EDGES, manifest, repository, variant, write_world
-from tests.support.world import World, git
+from tests.support.small_world import EDGES, manifest, repository, write_world
+from tests.support.world import World
 
 PROJECT = Path(__file__).resolve().parents[2]
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
@@ -129,27 +129,6 @@ def test_a_second_apply_from_nothing_writes_nothing(world: World, monkeypatch: p
     assert "Nothing was written." in said.out
 
 
-def test_a_missing_configuration_is_invalid_input(world: World) -> None:
-    control(world).commit({"reconciler.yaml": None})
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "hint: " in said.err
-
-
-def test_a_bad_manifest_stalls_its_owner_and_no_other(world: World) -> None:
-    control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
-
-    said = world.run("apply")
-
-    assert said.code == 3
-    assert f"{manifest('edge-2', 'web')}:" in said.out
-    refs = world.all_refs()
-    assert DRAFT in refs["edge-1.git"]
-    assert DRAFT not in refs["edge-2.git"]
-
-
 def test_a_dead_repository_is_unavailable_and_the_others_proceed(world: World) -> None:
     (world.root / "edge-2.git").rename(world.root / "gone")
 
@@ -198,14 +177,6 @@ def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(worl
     assert world.run("apply").code == 0
     assert DRAFT in world.all_refs()["edge-2.git"]
     assert "packagevariants/default/web-edge-2.json" in recorded(world.control)
-
-
-def test_call_outside_a_repository_is_bad_usage(tmp_path: Path) -> None:
-    said = World(tmp_path).run("plan")
-
-    assert said.code == 2
-    assert said.err.startswith("error: ")
-    assert "hint: " in said.err
 
 
 def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,15 +248,6 @@ def test_only_the_reviewed_plan_is_applied(world: World) -> None:
     assert world.run("apply", "--checksum", reviewed).code == 0
 
 
-@pytest.mark.parametrize("form", ["json", "markdown"])
-def test_a_refused_plan_is_shown_in_every_form(world: World, form: str) -> None:
-    said = world.run("apply", "--checksum", "0" * 64, "-o", form)
-
-    assert said.code == 4
-    assert "edge-1/web" in said.out
-    assert said.err.startswith("error: ")
-
-
 def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
     world.run("apply")
     world.run("approve", "--all")
@@ -314,30 +276,6 @@ def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
     assert "refs/heads/reconciler/fleet/delete/db" in world.all_refs()["edge-1.git"]
 
 
-def test_only_the_default_branch_is_applied(world: World) -> None:
-    copy = world.root / "copy"
-    git(world.root, "clone", "-q", str(world.control), str(copy))
-    git(copy, "checkout", "-q", "-b", "feature")
-    before = world.all_refs()
-    places = ["--cache-dir", str(world.root / "cache")]
-
-    assert invoke(["plan", "-q", "--control", str(copy), *places]) == 0
-    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
-    assert world.all_refs() == before
-
-    git(copy, "checkout", "-q", "--detach", "main")
-    git(copy, "commit", "-q", "--allow-empty", "-m", "Not merged")
-    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
-    git(copy, "checkout", "-q", "main")
-    git(copy, "commit", "-q", "--allow-empty", "-m", "Not pushed")
-    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 4
-    assert world.all_refs() == before
-
-    git(copy, "checkout", "-q", "--detach", "origin/main")
-    assert invoke(["apply", "-q", "--control", str(copy), *places]) == 0
-    assert "refs/heads/reconciler/fleet/state" in world.all_refs()["control.git"]
-
-
 # Forms of output
 
 
@@ -352,25 +290,6 @@ def test_the_json_of_a_plan_is_as_its_schema_says(world: World) -> None:
         assert value["exits"][0] == "invalid_input"
 
 
-def test_sarif_names_file_and_line(world: World) -> None:
-    control(world).commit({manifest("edge-2", "web"): "kind: [\n"})
-
-    value = json.loads(world.run("plan", "-o", "sarif").out)
-
-    (result,) = value["runs"][0]["results"]
-    place = result["locations"][0]["physicalLocation"]
-    assert value["version"] == "2.1.0"
-    assert place["artifactLocation"]["uri"] == manifest("edge-2", "web")
-    assert place["region"]["startLine"] >= 1
-
-
-def test_markdown_is_a_job_summary(world: World) -> None:
-    text = world.run("plan", "-o", "markdown").out
-
-    assert text.startswith("## Plan\n")
-    assert "| create | `edge-1/web` | New |" in text
-
-
 def test_quiet_hides_progress_and_keeps_changes_and_what_waits_for_people(world: World) -> None:
     planned, applied = world.run("plan", "-q").out, world.run("apply", "-q").out
 
@@ -379,55 +298,6 @@ def test_quiet_hides_progress_and_keeps_changes_and_what_waits_for_people(world:
     head, *needs, done = applied.splitlines()[len(planned.splitlines()) :]
     assert (head[:9], done) == ("NEEDS YOU", "14 effects done, 0 failed.")
     assert "\n".join([head, *needs]) in world.run("plan", "-q").out
-
-
-def test_unchanged_packages_are_listed_with_all(world: World) -> None:
-    world.run("apply")
-    world.run("approve", "--all")
-    world.run("apply")
-
-    short, full, data = (world.run("plan", *options) for options in ((), ("--all",), ("-o", "json")))
-
-    assert len(short.out.splitlines()) == 1
-    assert short.out.startswith("Nothing to do: 6 kept (6 published)")
-    listed = re.findall(r"^keep +(\S+)", full.out, re.MULTILINE)
-    assert sorted(listed) == [change["name"] for change in json.loads(data.out)["changes"]]
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [(("status",), "edge-1/web"), (("pr", "list"), "edge-1/web"), (("plan", "--all"), "edge-1/web")],
-)
-def test_tables_fit_a_terminal(world: World, command: tuple[str, ...], name: str) -> None:
-    import pty
-
-    world.run("apply")
-    leader, follower = pty.openpty()
-    line = [*command, "--control", str(world.control), "--cache-dir", str(world.root / "c")]
-    ran = subprocess.run(
-        [sys.executable, "-m", "reconciler.cli.main", *line],
-        cwd=PROJECT,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-        stdout=follower,
-        check=False,
-    )
-    os.close(follower)
-    shown = os.read(leader, 1 << 16).decode()
-    os.close(leader)
-
-    assert ran.returncode == 0
-    assert name in shown
-    long = [text for text in shown.splitlines() if len(text) > 80]
-    assert [text for text in long if "checksum" not in text] == []
-
-
-def test_no_colour_reaches_a_pipe(world: World) -> None:
-    said = process(
-        "plan", "--control", str(world.control), "--cache-dir", str(world.root / "c"), FORCE_COLOR="1"
-    )
-
-    assert said.returncode == 0
-    assert "\x1b" not in said.stdout
 
 
 @pytest.mark.parametrize(
@@ -461,15 +331,6 @@ def test_a_token_in_an_address_is_never_printed(tmp_path: Path) -> None:
 
     assert said.returncode == 5
     assert "t0pSecretValue" not in said.stdout + said.stderr
-
-
-def test_a_hostile_name_cannot_drive_the_terminal(world: World) -> None:
-    control(world).commit({"manifests/evil.yaml": 'kind: "\\e[2J\\e[31mowned\\u202e"\napiVersion: v9\n'})
-
-    said = world.run("plan")
-
-    assert "\x1b" not in said.out + said.err
-    assert "\u202e" not in said.out + said.err
 
 
 # Pull requests
@@ -524,18 +385,6 @@ def test_a_draft_without_a_pull_request_is_proposed_by_approving_it(world: World
     assert "Nothing was written.\n" in world.run("apply").out
 
 
-def test_json_of_pull_requests_is_for_machines(world: World) -> None:
-    world.run("apply")
-
-    items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
-
-    assert [(i["name"], i["package"]) for i in items[:2]] == [
-        ("edge-1#1", "edge-1/db"),
-        ("edge-1#2", "edge-1/web"),
-    ]
-    assert json.loads(world.run("pr", "show", "edge-1#2", "-o", "json").out)["items"][0]["body"]
-
-
 def test_approving_everything_reports_each(world: World) -> None:
     world.run("apply")
 
@@ -545,13 +394,6 @@ def test_approving_everything_reports_each(world: World) -> None:
     assert said.code == 0
     assert [i["revision"] for i in items] == ["db/v1", "web/v1"] * len(EDGES)
     assert world.run("approve", "--all").out == "Nothing is open.\n"
-
-
-def test_a_fleet_without_dependencies_says_so_instead_of_an_empty_picture(world: World) -> None:
-    said = world.run("graph")
-
-    hint = "`reconciler status` lists the packages of the fleet."
-    assert said.out == f"No cluster has dependencies. {hint}\n"
 
 
 def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
@@ -566,28 +408,6 @@ def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
 
 
 # Status and explanation
-
-
-def test_status_shows_conditions_and_phases(world: World) -> None:
-    control(world).commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
-    world.run("apply")
-
-    said = world.run("status", "-o", "wide")
-
-    assert said.code == 3
-    assert re.search(r"edge-1/web .* stalled .* PackageVariant default/web-edge-1 +True +False", said.out)
-    assert re.search(r"edge-2/web .* in review .* PackageVariant default/web-edge-2 +False +True", said.out)
-    assert len(json.loads(world.run("status", "default/web-edge-2", "-o", "json").out)["items"]) == 1
-
-
-def test_an_explanation_says_why_and_from_where(world: World) -> None:
-    said = world.run("explain", "edge-1/web")
-
-    assert said.code == 0
-    assert "edge-1/web: create (New)" in said.out
-    assert f"manifest: {manifest('edge-1', 'web')}:1" in said.out
-    assert "upstream: web/v1" in said.out
-    assert json.loads(world.run("explain", "edge-1/web", "-o", "json").out)["reason"] == "New"
 
 
 # Two at once

@@ -57,14 +57,3 @@ def test_check_prints_the_differences_that_merging_brings(world: World) -> None:
     assert "# create edge-1/extra; web/v1" in lines
     assert "+++ b/extra/app.yaml" in lines
     assert "+++ b/web/app.yaml" not in lines
-
-
-def test_difference_of_a_package_in_review_says_so(tmp_path: Path) -> None:
-    world = World(tmp_path / "w")
-    write_world(world.root, ("edge-1",))
-    world.run("apply")
-
-    lines = world.run("plan", "--diff", "edge-1/db").out.splitlines()
-
-    assert lines[0].startswith("# in review edge-1/db")
-    assert "+++ b/db/Kptfile" in lines

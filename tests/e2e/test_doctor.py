@@ -126,31 +126,6 @@ def test_broken_set_up_has_a_named_cause_and_a_next_step(
     assert hint in error["hint"]
 
 
-def test_each_error_of_the_configuration_is_a_line_with_its_own_hint(healthy: World, tmp_path: Path) -> None:
-    shutil.copytree(healthy.root, tmp_path / "w")
-    world = World(tmp_path / "w")
-    configure(world, "  manifest: []\n  suspend: often\n")
-
-    plan, doctor = world.run("plan"), world.run("doctor")
-
-    lines = plan.err.splitlines()
-    line = int(lines[0].split(":")[2])
-    assert (plan.code, doctor.code) == (3, 3)
-    assert lines == [
-        f"error: reconciler.yaml:{line}:3: Unknown field spec.manifest",
-        "hint: Did you mean manifests?",
-        f"error: reconciler.yaml:{line + 1}:12: spec.suspend must be true or false, but is the text 'often'",
-        "hint: Write true or false.",
-    ]
-    assert doctor.out.splitlines()[1:] == [
-        f"error    configuration: reconciler.yaml:{line}:3: Unknown field spec.manifest",
-        "         next: Correct it. Did you mean manifests?",
-        f"error    configuration: {lines[2].removeprefix('error: ')}",
-        "         next: Write true or false.",
-        "2 errors, 0 warnings.",
-    ]
-
-
 def test_directory_without_permission_to_write_is_named(
     healthy: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,20 +145,3 @@ def test_healthy_set_up_has_no_error(healthy: World) -> None:
     assert said.code == 0
     assert said.out.splitlines()[-1] == "Nothing is wrong."
     assert "snapshot" not in said.out, "no set selects objects of clusters"
-
-
-def test_credential_that_is_a_name_is_told_by_its_variable(
-    healthy: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(healthy.root, tmp_path / "w")
-    world = World(tmp_path / "w")
-    monkeypatch.setenv("RECONCILER_CONTROL_TOKEN", "packagevariant-1")
-    note = "Texts show the credential of the variable RECONCILER_CONTROL_TOKEN: it is too short, or a part of"
-
-    planned = world.run("plan")
-    world.run("apply")
-    found = world.run("doctor")
-
-    assert f"note: {note}" in planned.out, "the name is one of the plan, before anything has it"
-    assert note in found.out
-    assert "packagevariant-1 holds" not in planned.out + found.out

@@ -78,15 +78,6 @@ def test_json_lists_variants_problems_and_origins(control: Path) -> None:
     )
 
 
-def test_without_authored_only_generated_ones_are_printed(control: Path) -> None:
-    found = json.loads(expand(control, "-o", "json").stdout)
-
-    assert [v["metadata"]["name"] for v in found["variants"]] == [
-        "fleet-edge-1-web-edge-1",
-        "fleet-edge-2-web-edge-2",
-    ]
-
-
 @pytest.mark.parametrize("control", ["cluster.name"], indirect=True)
 def test_a_fault_is_told_at_its_line_and_column_and_nothing_is_printed(control: Path) -> None:
     said = expand(control)

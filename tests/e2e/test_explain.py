@@ -101,38 +101,6 @@ def test_what_a_set_generated_names_its_expression(world: World) -> None:
     assert place["location"]["line"] == line_of("manifests/many.yaml", "repository.name", world)
 
 
-def test_repository_is_shown_at_its_file_and_with_its_address(world: World) -> None:
-    location = fields(world, "web")["Kptfile", "metadata.annotations.reconciler.dev/location"]
-    said = world.run("explain", f"{EDGE}/web").out
-
-    assert location["source"] == f"Repository default/{EDGE}"
-    assert location["location"]["path"] == f"manifests/repositories/{EDGE}.yaml"
-    assert f"  repository: {world.root / EDGE}.git\n" in said
-
-
-def test_field_of_a_set_is_told_once(world: World) -> None:
-    said = world.run("explain", f"{EDGE}/db-set").out
-
-    assert said.count("repository.name") == 1
-
-
-def test_text_says_the_same(world: World) -> None:
-    said = world.run("explain", f"{EDGE}/web")
-
-    assert "package-context.yaml data.region = eu" in said.out
-    assert "from object Team default/red of the snapshot (snapshot/team.yaml" in said.out
-
-
-def test_a_package_of_nobody_has_no_fields(world: World) -> None:
-    with world.edit(EDGE, "Theirs") as copy:
-        (copy / "theirs").mkdir()
-        (copy / "theirs/Kptfile").write_text(
-            "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: theirs\n"
-        )
-
-    assert fields(world, "theirs") == {}
-
-
 @pytest.mark.parametrize("is_applied", [False, True])
 def test_broken_manifest_is_named_with_a_hint(world: World, *, is_applied: bool) -> None:
     if is_applied:

@@ -2,12 +2,10 @@
 
 import json
 import re
-from html import escape
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_rollouts import LINES, played
 from tests.support.git import Repo
 from tests.support.html_reports import read_data
 from tests.support.small_world import manifest, variant, write_world
@@ -56,23 +54,6 @@ def test_equal_differences_are_one_and_a_deletion_has_what_goes(world: World, tm
     assert deleted["categories"] == ["deletion"]
 
 
-def test_deletion_in_review_has_what_goes_and_no_tile_counts_what_stays(tmp_path: Path) -> None:
-    world = World(tmp_path / "w")
-    write_world(world.root, ("edge-1",))
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*arguments)
-    Repo(world.control, time=world.clock + 60).commit({manifest("edge-1", "db"): None})
-    world.run("apply")
-
-    world.run("plan", "--html", str(tmp_path / "plan.html"))
-
-    page = (tmp_path / "plan.html").read_text()
-    data = read_data(page)
-    files = data["diffs"][data["packages"]["edge-1/db"]["diff"]]["files"]
-    assert {file[0] for file in files.values()} == {"removed"}
-    assert 'class="tile op-' not in page
-
-
 def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: Path) -> None:
     extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
     extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")
@@ -102,34 +83,6 @@ def test_page_of_an_apply_has_the_states_after_it(tmp_path: Path) -> None:
     # The draft is not written again, and its difference from main is still there.
     files = status["diffs"][status["packages"]["edge-1/web"]["diff"]]["files"]
     assert [*files] == ["app.yaml", "package-context.yaml", "Kptfile"]
-
-
-def test_kept_report_does_not_keep_the_page_from_being_written(tmp_path: Path) -> None:
-    world = World(tmp_path / "w")
-    write_world(world.root, ("edge-1",))
-    for command in (("apply",), ("approve", "--all"), ("apply",), ("plan",), ("plan",)):
-        world.run(*command)
-
-    world.run("plan", "--html", str(tmp_path / "plan.html"))
-
-    assert read_data((tmp_path / "plan.html").read_text())["packages"].keys() == {"edge-1/db", "edge-1/web"}
-
-
-def test_waves_are_told_in_the_words_of_the_plan(tmp_path: Path) -> None:
-    world = played(tmp_path / "w", "3-early-is-degraded")
-
-    world.run("plan", "--html", str(tmp_path / "plan.html"))
-
-    page = (tmp_path / "plan.html").read_text()
-    title, *waves = [line.removeprefix("rollout ") for line in LINES]
-    assert f">Rollout {title}</h3>" in page
-    told = re.findall(
-        r'<b>(\w+)</b> <span class="muted">(\w+)</span>.*?aria-label="\1: ([^"]+)"', page, re.DOTALL
-    )
-    assert [f"wave {name}: {phase}, {counts}" for name, phase, counts in told] == [
-        wave.split(" published", 1)[0].strip() + " published" for wave in waves
-    ]
-    assert all(escape(wave.split(" published, ", 1)[1]) in page for wave in waves if " published, " in wave)
 
 
 def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Labels of variants reach pull requests, their filter, `explain`, the history and the plan."""
 
-import json
 import re
 from pathlib import Path
 
@@ -51,33 +50,3 @@ def test_labels_are_seen_wherever_people_look(tmp_path: Path, capsys: pytest.Cap
     for command in ("plan", "apply"):
         assert "PackageVariant default/web-edge-1 gets other labels: tier=c, team removed" in said(command)
     assert "gets other labels" not in said("plan")
-
-
-def test_history_tells_the_labels_of_each_revision(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    control = Repo(tmp_path / "w/control.git")
-    at = ["--control", str(control.path)]
-    changes = (
-        "{team: a}",
-        '{team: a, tier: ""}\n  packageContext: {data: {size: "2"}}',
-        "{}\n  packageContext: {data: {size: '3'}}",
-    )
-    for labels in changes:
-        label(control, labels)
-        for command in (["apply"], ["approve", "--all"], ["apply"]):
-            assert invoke([*command, *at]) == 0
-    label(control, '{team: b}\n  packageContext: {data: {size: "4"}}')
-    invoke(["apply", *at])
-    capsys.readouterr()
-
-    assert invoke(["explain", "edge-1/web", "--history", "-o", "json", *at]) == 0
-
-    history = json.loads(capsys.readouterr().out)["history"]
-    assert [(entry["revision"].split()[0], entry["labels"]) for entry in history] == [
-        ("draft", {"team": "b"}),
-        ("v3", {}),
-        ("v2", {"team": "a", "tier": ""}),
-        ("v1", {"team": "a"}),
-    ]

@@ -129,25 +129,8 @@ def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
     assert "Nothing keeps it" not in said
 
 
-def test_package_on_the_revision_has_no_obstacle(world: World, capfd: pytest.CaptureFixture[str]) -> None:
-    schema = schema_of("explanation", capfd)
-    said = world.run("explain", "edge-1/web", "--why-not", "2", "-o", "json")
-
-    assert violations(schema, json.loads(said.out)) == []
-    assert json.loads(said.out)["standstill"]["newest"] == "web/v2"
-
-
 def test_package_that_no_plan_has_is_explained(world: World) -> None:
     said = world.run("explain", "blueprints/web", "--history")
 
     assert said.out.startswith("blueprints/web: keep (NotOurs)\n")
     assert re.findall(r"(?m)^    (v\d)", said.out) == ["v2", "v1"]
-
-
-def test_explain_has_state_and_pull_request(world: World) -> None:
-    said = world.run("explain", "edge-1/web")
-    value = json.loads(world.run("explain", "edge-1/web", "-o", "json").out)
-
-    assert re.search(r"(?m)^  state: in review since 2026-01-0\d, #3$", said.out)
-    assert value["status"]["pullRequest"]["number"] == 3
-    assert "spec.upstream.revision (manifests/edge-1-web.yaml:10:15)" in said.out

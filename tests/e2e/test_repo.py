@@ -70,12 +70,3 @@ def test_a_cluster_is_added_with_the_label_that_sets_select_by(
     git(copy, "commit", "-q", "-m", "Register bern")
     invoke(["plan", "--control", str(copy)])
     assert "bern/web" in capfd.readouterr().out, "an empty repository of a cluster gets its branch"
-
-
-def test_a_cluster_that_no_set_selects_is_noticed(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    test_a_cluster_is_added_with_the_label_that_sets_select_by(copy, capfd)
-
-    assert invoke(["repo", "add", "rome", "../rome.git", "--deployment", "--control", str(copy)]) == 0
-    assert "No set selects it yet: they select by role=cluster." in capfd.readouterr().out
-    assert invoke(["repo", "add", "more", "../more.git", "--control", str(copy)]) == 0
-    assert "No set selects it" not in capfd.readouterr().out, "packages come from it"

@@ -11,7 +11,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
-from tests.support.small_world import blueprint, manifest, repository, variant, write_world
+from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.world import World, build_world, git
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -100,24 +100,6 @@ def phases(world: World) -> dict[str, str]:
     return {owner["package"]["name"]: owner["package"]["phase"] for owner in owners}
 
 
-def test_package_that_is_left_does_not_hide_an_unreadable_downstream(tmp_path: Path) -> None:
-    write_world(tmp_path / "two", ("edge-1", "edge-2"))
-    world = World(tmp_path / "two")
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        assert world.run(*arguments).code == Exit.DONE
-    moved = variant("edge-1", "web").replace(
-        "repo: edge-1\n    package: web", "repo: edge-2\n    package: www"
-    )
-    change(world, {manifest("edge-1", "web"): moved})
-    (world.root / "edge-2.git").rename(world.root / "gone")
-
-    rows = world.run("status").out.splitlines()
-
-    assert any(re.match(r"edge-2/www .* stalled .*a fix of its manifest or repository$", r) for r in rows)
-    assert any("RepositoryUnavailable: Repository default/edge-2 could not" in row for row in rows)
-    assert any(row.startswith("edge-1/web ") for row in rows)
-
-
 def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
     for arguments in (("apply",), ("approve", "--all"), ("apply",)):
         world.run(*arguments)
@@ -161,43 +143,6 @@ def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> No
     rejected_once()
 
 
-def test_closed_pull_request_is_rejected(world: World) -> None:
-    world.run("apply")
-    world.run("pr", "close", "edge-1/web")
-
-    found = package(world)
-
-    assert (found["phase"], found["reason"], found["pullRequest"]["number"]) == ("rejected", "Rejected", 2)
-    (owner,) = json.loads(world.run("status", "default/web-edge-1", "-o", "json").out)["items"]
-    conditions = {c["type"]: c["status"] for c in owner["conditions"]}
-    assert (conditions["DownstreamEnsured"], conditions["Ready"]) == ("False", "False")
-    assert (conditions["DraftExists"], conditions["ConfigInjected"]) == ("True", "True")
-
-
-def test_paused_variant_is_paused(world: World) -> None:
-    world.run("apply")
-    note = '  annotations:\n    reconciler.dev/paused: "true"\n'
-    paused = variant("edge-1", "web").replace("  namespace: default\n", f"  namespace: default\n{note}", 1)
-    change(world, {manifest("edge-1", "web"): paused})
-
-    assert phase(world) == "paused"
-    (owner,) = json.loads(world.run("status", "default/web-edge-1", "-o", "json").out)["items"]
-    assert {c["type"]: c["status"] for c in owner["conditions"]}["Ready"] == "Unknown"
-
-
-def test_missing_upstream_is_stalled(world: World) -> None:
-    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=9)})
-
-    said = world.run("status")
-
-    assert said.code == Exit.INVALID_INPUT
-    row = next(line for line in said.out.splitlines() if line.startswith("edge-1/web "))
-    assert re.search(r" stalled .* a fix of its manifest or repository$", row)
-    assert "UpstreamNotFound: could not" in said.out
-    assert "could not find" in world.run("status", "default/web-edge-1").out
-    assert phase(world) == "stalled"
-
-
 def test_declined_push_is_pending_with_the_words_of_the_hook(world: World) -> None:
     hook = world.root / "edge-1.git" / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
@@ -210,42 +155,6 @@ def test_declined_push_is_pending_with_the_words_of_the_hook(world: World) -> No
     assert found["phase"] == "pending"
     assert "frozen until Monday" in found["message"]
     assert "frozen until Monday" in world.run("status").out
-
-
-def test_deletion_in_review_and_deletion_without_consent_stay_listed(world: World) -> None:
-    world.run("apply")
-    for name in ("web", "db"):
-        world.run("approve", f"edge-1/{name}")
-    world.run("apply")
-    change(world, {manifest("edge-1", "web"): None})
-    world.run("apply")
-    found = package(world)
-    assert (found["phase"], found["reason"]) == ("in review", "DeletionProposed")
-    assert f"{manifest('edge-1', 'web')}, which declared PackageVariant" in found["message"]
-
-    guard = "  deletions:\n    count: 0\n"
-    configuration = git(world.control, "show", "main:reconciler.yaml")
-    change(world, {"reconciler.yaml": configuration + guard, manifest("edge-1", "db"): None})
-    world.run("apply")
-    found = package(world, "default/db-edge-1")
-    assert (found["phase"], found["reason"]) == ("held back", "DeletionGuard")
-
-
-def test_unknown_name_is_refused_with_a_suggestion(world: World) -> None:
-    said = world.run("status", "default/wep-edge-1")
-
-    assert said.code == Exit.USAGE
-    assert "default/wep-edge-1" in said.err
-    assert "Did you mean default/web-edge-1" in said.err
-
-
-def test_fleet_without_variants_says_so(world: World) -> None:
-    change(world, {manifest("edge-1", name): None for name in ("web", "db")})
-
-    said = world.run("status")
-
-    assert said.code == Exit.DONE
-    assert "No package is there." in said.out
 
 
 def test_downstream_targets_name_package_revisions_as_porch_does(world: World) -> None:
@@ -282,18 +191,6 @@ def test_age_survives_an_update_of_the_draft_and_ends_with_its_pull_request(worl
     assert package(world)["since"] != before
 
 
-def test_plan_says_what_waits_for_review(world: World) -> None:
-    world.run("apply")
-
-    said = world.run("plan")
-
-    assert re.search(r"keep +edge-1/web +InReview +web/v1; in review since 2026-01-01, #2", said.out)
-    assert "2 kept (2 in review)" in said.out
-    changes = json.loads(world.run("plan", "-o", "json").out)["changes"]
-    (row,) = [change for change in changes if change["name"] == "edge-1/web"]
-    assert row["status"]["phase"] == "in review"
-
-
 def test_json_is_as_its_schema_says(world: World) -> None:
     schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
 
@@ -311,27 +208,6 @@ def test_json_is_as_its_schema_says(world: World) -> None:
     change(world, {"manifests/repositories/spare.yaml": repository("spare")})
     assert wrong() == []
     assert violations(schema, {"apiVersion": "reconciler.dev/v1alpha1", "kind": "StatusList", "items": [{}]})
-
-
-def test_unreadable_repository_is_told_by_status_too(world: World) -> None:
-    change(world, {"manifests/repositories/spare.yaml": repository("spare")})
-
-    said = world.run("status")
-
-    assert said.code == Exit.UNAVAILABLE
-    assert "manifests/repositories/spare.yaml:" in said.out
-    value = json.loads(world.run("status", "-o", "json").out)
-    assert (value["exitCode"], value["exits"]) == (Exit.UNAVAILABLE, ["unavailable"])
-
-
-def test_pull_requests_are_listed_with_age_and_status(world: World) -> None:
-    world.run("apply")
-
-    said = world.run("pr", "list")
-    items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
-
-    assert re.search(r"edge-1#2 +draft +edge-1/web +Create web from web/v1 +2026-01-01 +in review", said.out)
-    assert [item["status"]["phase"] for item in items] == ["in review", "in review"]
 
 
 EMPTY = """\
@@ -356,17 +232,6 @@ def test_set_that_selects_nothing_is_told(world: World, command: str) -> None:
     assert said.code == Exit.DONE
     note = "note: manifests/sites.yaml:1: PackageVariantSet default/sites selects no target"
     assert note in said.out + said.err
-
-
-def test_target_of_a_set_that_selects_nothing_is_told_beside_one_that_does(world: World) -> None:
-    first = "  targets:\n  - repositories: [{name: edge-1, packageNames: [sites]}]\n"
-    change(world, {"manifests/sites.yaml": EMPTY.replace("  targets:\n", first)})
-
-    said = world.run("plan")
-
-    note = "spec.targets[1] of PackageVariantSet default/sites selects nothing"
-    assert f"note: manifests/sites.yaml:8:5: {note}" in said.out
-    assert "spec.targets[0]" not in said.out
 
 
 WORLDS = PROJECT / "fixtures/worlds"
@@ -415,28 +280,3 @@ def test_package_of_a_repository_that_is_away_keeps_its_cluster_and_its_last_ver
     world.run("apply")
     change(world, {"README.md": "Still nothing.\n"})
     assert package(world)["since"] == since
-
-
-def test_a_dashboard_is_written_once_after_a_rejection(tmp_path: Path) -> None:
-    rejected = build_world(PROJECT / "fixtures/worlds/36-approved-by-policy", tmp_path / "w")
-    for line in ("apply",), ("apply",), ("pr", "close", "prod#1"):
-        rejected.run(*line)
-    assert "decide     web: retry it, or leave it  prod#1" in rejected.run("apply").out
-    before = rejected.all_refs()
-
-    assert "Nothing was written." in rejected.run("apply").out
-    assert rejected.all_refs() == before
-
-
-def test_the_review_of_an_adoption_is_not_called_new(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    Repo(world.root / "edge-1.git").commit(blueprint("web", 1))
-    adopting = f"{variant('edge-1', 'web')}  adoptionPolicy: adoptExisting\n"
-    Repo(world.control).commit({manifest("edge-1", "web"): adopting})
-    world.run("apply")
-
-    needs = world.run("status").out.partition("PACKAGE")[0]
-
-    assert re.search(r"review +adoption as web/v1 +edge-1#", needs), needs
-    assert re.search(r"review +new db/v1 +edge-1#", needs), needs

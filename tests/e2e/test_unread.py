@@ -1,5 +1,6 @@
 """Of a repository that cannot be read every command says so; none takes it for empty."""
 
+import json
 import re
 from pathlib import Path
 
@@ -100,3 +101,18 @@ def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stal
     assert re.search(r"^edge-1/web +edge-1 +web/v1\? .*stalled", world.run("status").out, re.MULTILINE)
     world.run("apply")
     assert "Nothing was written." in world.run("apply").out
+
+
+def test_dead_repository_is_told_once_whoever_uses_it(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1", "edge-2"))
+    world = World(tmp_path / "w")
+    (world.root / "edge-2.git").rename(world.root / "gone")
+
+    said = world.run("plan")
+    problems = json.loads(world.run("plan", "-o", "json").out)["problems"]
+
+    assert said.code == 5
+    assert said.out.count("problem: ") == 1
+    assert [p["location"]["path"] for p in problems] == ["manifests/repositories/edge-2.yaml"]
+    assert problems[0]["message"].endswith("; 2 variants or sets that need it are kept as they are")
+    assert problems[0]["hint"]

@@ -24,12 +24,6 @@ class Copy(World):
         return self.root / "copy"
 
 
-def test_clean_working_copy_needs_no_note(copy: Path) -> None:
-    said = Copy(copy.parent).run("plan")
-
-    assert "note:" not in said.out
-
-
 @pytest.mark.parametrize("command", ["plan", "check"])
 def test_uncommitted_manifests_are_named(copy: Path, command: str) -> None:
     (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
@@ -86,15 +80,3 @@ def test_commit_that_a_pipeline_runs_for_is_pushed(
     said = Copy(copy.parent).run("check")
 
     assert "not pushed" not in said.out + said.err
-
-
-def test_head_that_is_named_needs_no_note_about_the_working_copy(copy: Path) -> None:
-    git(copy, "push", "-q", "origin", "main:feature")
-    git(copy, "commit", "-q", "--allow-empty", "-m", "Proposed")
-    git(copy, "push", "-q", "origin", "main:feature")
-    (copy / "manifests/new.yaml").write_text("{}")
-
-    said = Copy(copy.parent).run("check", "--head", "feature")
-
-    assert said.code == 0
-    assert "uncommitted" not in said.out + said.err
