@@ -164,17 +164,6 @@ def test_refused_draft_is_written_and_approved_by_name_alone(world: World) -> No
     assert [j[0] for j in judgements(world)] == ["edge-2"], "main has what was approved"
 
 
-def test_plan_after_apply_says_the_same_and_writes_nothing(world: World) -> None:
-    ask_for_second(world)
-    world.run("apply")
-
-    again = world.run("plan")
-
-    assert "Nothing to do: 2 kept (2 not ready), 2 not ready" in again.out
-    assert f"would be refused: Deployment {IMMUTABLE}" in again.out
-    assert "a change that its cluster takes" in world.run("status").out
-
-
 def test_person_mends_a_refused_draft_in_it(world: World) -> None:
     ask_for_second(world)
     world.run("apply")
@@ -220,16 +209,6 @@ def test_check_lists_what_a_change_adds_and_fails_where_settings_ask_for_it(
     assert refused == [("error" if code else "warning", "WouldBeRefused")]
     planned = json.loads(world.run("plan", "--output", "sarif").out)["runs"][0]["results"]
     assert [r["ruleId"] for r in planned if IMMUTABLE in str(r)] == ["WouldBeRefused"]
-
-
-def test_page_and_metrics_have_it_too(world: World, tmp_path: Path) -> None:
-    ask_for_second(world)
-    page, metrics = tmp_path / "page.html", tmp_path / "metrics.txt"
-
-    world.run("plan", "--html", str(page), "--metrics-file", str(metrics))
-
-    assert f"would be refused: Deployment {IMMUTABLE}" in page.read_text()
-    assert 'verdict="refused"} 2.0' in metrics.read_text()
 
 
 CRON = "apiVersion: {0}\nkind: CronJob\nmetadata: {{name: c}}\nspec: {{schedule: '* * * * *'}}\n"
@@ -415,75 +394,13 @@ PARAMETERS = {
 }
 REFERENCE = {"name": "limit", "namespace": "kube-system", "parameterNotFoundAction": "Deny"}
 CONFIG_MAPS = (*KINDS, ("", "ConfigMap"))
-DENIED = "policy few: too many replicas"
 
 
-IN_PROD = binding(matchResources={"namespaceSelector": {"matchLabels": {"env": "prod"}}})
 WITH_LIMIT = [policy(**PARAMETERS), binding(paramRef=REFERENCE)]
-NO_PARAMETER = (
-    "policy few: failed to configure binding:"
-    " no params found for policy binding with `Deny` parameterNotFoundAction"
-)
-CANNOT = "policy few cannot be judged: "
 
 
 def that(expression: str) -> dict[str, Any]:
     return policy(validations=[{"expression": expression}])
-
-
-def when(expression: str) -> dict[str, Any]:
-    return policy(matchConditions=[{"name": "when", "expression": expression}])
-
-
-CASES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
-    "denies": ([policy(), binding()], "refused", DENIED),
-    "no binding": ([policy()], "", ""),
-    "warns": ([policy(), binding(actions=["Warn", "Audit"])], "warned", DENIED),
-    "holds": ([that("object.spec.replicas > 1"), binding()], "", ""),
-    "error": (
-        [that("object.spec.nope == 1"), binding()],
-        "not judged",
-        f'{CANNOT}Key not found in map : "nope"',
-    ),
-    "authorizer": (
-        [that("authorizer.path('/').check('get').allowed()"), binding()],
-        "not judged",
-        f"{CANNOT}authorizer",
-    ),
-    "match condition": ([when("object.metadata.name != 'web'"), binding()], "", ""),
-    "namespace is selected": ([policy(), IN_PROD, namespace(env="prod")], "refused", DENIED),
-    "namespace is not selected": ([policy(), IN_PROD, namespace(env="dev")], "", ""),
-    "namespace is not known": (
-        [policy(), IN_PROD],
-        "not judged",
-        f"{CANNOT}the labels of namespace shop are not known",
-    ),
-    "parameter": ([*WITH_LIMIT, limit(3, "kube-system")], "refused", DENIED),
-    "higher parameter": ([*WITH_LIMIT, limit(9, "kube-system")], "", ""),
-    "no parameter": (WITH_LIMIT, "old refused", NO_PARAMETER),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_policy_of_the_snapshot_decides(tmp_path: Path, name: str) -> None:
-    objects, verdict, message = CASES[name]
-    files = snapshot("edge-1", objects, kinds=CONFIG_MAPS)
-    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
-    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **files)
-    ask_for_second(world, ("edge-1",))
-
-    assert [(given, text) for _, given, _, text in judgements(world)] == (
-        [(verdict, message)] if verdict else []
-    )
-
-
-def test_parameters_that_the_snapshot_may_lack_are_not_judged(tmp_path: Path) -> None:
-    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
-    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", WITH_LIMIT))
-    ask_for_second(world, ("edge-1",))
-
-    why = f"{CANNOT}not all parameters of kind ConfigMap are known"
-    assert judgements(world) == [("edge-1", "not judged", "Deployment shop/web", why)]
 
 
 PODS = {
@@ -638,24 +555,6 @@ def test_waves_wait_for_a_refused_package(tmp_path: Path) -> None:
     assert judgements(world), "nothing was approved by policy"
 
 
-def test_line_ends_and_lists_and_other_files_change_nothing(tmp_path: Path) -> None:
-    crlf = deployment("b").replace("\n", "\r\n")
-    indented = "".join(f"  {line}\n" for line in deployment("c").splitlines()).replace("  apiV", "- apiV", 1)
-    before = {"d.yaml": deployment("a"), "list.yaml": "no: {{ yaml"}
-    after: dict[str, str | None] = {"d.yaml": None, "sub.yaml": crlf, "list.yaml": "still: {{ none"}
-    world = fleet(tmp_path / "w", before, after)
-    ask_for_second(world)
-    as_list = fleet(
-        tmp_path / "l",
-        {"d.yaml": deployment("a")},
-        {"d.yaml": f"apiVersion: v1\nkind: List\nitems:\n{indented}"},
-    )
-    ask_for_second(as_list)
-
-    assert {j[3] for j in judgements(world)} == {IMMUTABLE}, "an object may move to another file"
-    assert {j[3] for j in judgements(as_list)} == {IMMUTABLE}
-
-
 HOOK = {
     "apiVersion": ADMISSION,
     "kind": "ValidatingWebhookConfiguration",
@@ -678,18 +577,3 @@ def test_webhook_that_is_for_a_changed_object_is_named_once_for_its_cluster(
 
     named = "not judged: ValidatingWebhookConfiguration gate is not asked (1 cluster: edge-1)"
     assert lines == [named] * count
-
-
-def test_policy_decides_about_an_object_that_leaves_its_package(tmp_path: Path) -> None:
-    rule = {**HOOK["webhooks"][0]["rules"][0], "operations": ["DELETE"]}
-    keep = policy(
-        matchConstraints={"resourceRules": [rule]},
-        validations=[{"expression": "false", "message": "keep it"}],
-    )
-    both = ({"d.yaml": scaled("2")}, {"d.yaml": None})
-    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", [keep, binding()]))
-    ask_for_second(world, ("edge-1",))
-
-    assert judgements(world) == [
-        ("edge-1", "refused", "Deployment shop/web", "policy few for its deletion: keep it")
-    ]

@@ -63,28 +63,6 @@ def test_a_variant_asks_under_its_own_name(world: World, command: tuple[str, ...
     assert "PackageVariant default/web" not in said.out
 
 
-def test_the_graph_begins_at_the_variant(world: World) -> None:
-    world.run("apply")
-
-    tree = world.run("graph").out
-
-    assert "PackageVariant default/store" in tree
-    assert "default/app" not in tree
-
-
-def test_equal_clusters_name_what_each_has(world: World) -> None:
-    Repo(world.control).commit(
-        {"manifests/shop.yaml": named("shop", "app", "prod"), "manifests/site.yaml": None}
-    )
-    world.run("apply")
-
-    tree = world.run("graph").out
-
-    assert "dev, prod" in tree
-    assert "package default/app" in tree
-    assert "PackageVariant default/shop" in world.run("graph", "--cluster", "prod").out
-
-
 def test_a_package_of_a_set_asks_in_the_name_of_the_set(world: World) -> None:
     target = {"repositories": [{"name": name} for name in CLUSTERS]}
     Repo(world.control).commit({

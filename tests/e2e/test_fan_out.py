@@ -83,37 +83,6 @@ def test_what_a_package_needs_is_brought_to_every_cluster_that_lacks_it(edges: W
     assert not record(edges, "web-edge-1-web")["requestedBy"]
 
 
-def test_what_is_locked_stays_until_somebody_lets_it_move(edges: World) -> None:
-    edges.run("apply")
-    edges.lay(WORLDS / "57-fan-out/steps/release-base-v3")
-
-    assert generated(edges)["edge-1"] == CHAIN
-    edges.run("lock", "--upgrade", "base.example.com")
-    assert generated(edges)["edge-1"] == ["base v3", "certs v1", "keys v1"]
-    assert ops(edges)["edge-1/base"] == "update UpstreamChanged"
-
-
-def test_the_variant_that_somebody_wrote_is_never_overwritten(contested: World) -> None:
-    contested.lay(WORLDS / "58-ownership-conflict/steps/another-package")
-    said = contested.run("apply")
-
-    assert said.code == 3
-    assert "PackageVariant default/base-by-hand (manifests/variants/base.yaml:1)" in said.out + said.err
-    assert generated(contested) == {"edge-2": ["base v2"]}
-    draft = git(contested.root / "edge-1.git", "show", "drafts/base/packagevariant-1:base/Kptfile")
-    assert "base-by-hand" in draft
-    assert "directory: wiki" in draft
-    assert not any("/web/" in ref for ref in contested.all_refs()["edge-1.git"])
-
-
-def test_what_is_desired_by_hand_serves_if_it_fits(contested: World) -> None:
-    assert ops(contested)["edge-1/web"] == "block DependencyConflict"
-    contested.lay(WORLDS / "58-ownership-conflict/steps/a-fitting-revision")
-
-    assert ops(contested)["edge-1/web"] == "create New"
-    assert generated(contested) == {"edge-2": ["base v2"]}
-
-
 @pytest.mark.parametrize(
     "blind",
     ["a set that does not parse", "a set that is wrong", "no blueprints", "no manifests", "another variant"],
@@ -147,25 +116,6 @@ def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> 
     assert all(op.startswith("keep") or op == "update PullRequestOutdated" for op in kept.values()), kept
 
 
-def test_nobody_needs_it_any_more(edges: World) -> None:
-    edges.run("apply")
-    with edges.edit("control", "Want nothing any more") as copy:
-        (copy / VARIANTS / "portal.yaml").unlink()
-        (copy / VARIANTS / "web.yaml").unlink()
-
-    after = ops(edges)
-    assert {name for name, op in after.items() if op == "delete NotDesired"} == {
-        *(f"edge-{n}/{p}" for n in (1, 3) for p in ("base", "certs", "keys", "web")),
-        "edge-1/portal",
-        "edge-2/web",
-    }
-    edges.run("apply")
-    edges.run("apply")
-    files = " ".join(records.recorded(edges.control, STATE))
-    assert "requires-" not in files
-    assert "locks/edge-" not in files
-
-
 def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World) -> None:
     edges.run("apply")
     for package in ("base", "certs", "keys", "web"):
@@ -175,50 +125,6 @@ def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World
     edges.lay(WORLDS / "57-fan-out/steps/leave-edge-3")
 
     assert {op for name, op in ops(edges).items() if name.startswith("edge-3/")} == {"keep OwnerUnknown"}
-
-
-def test_a_followed_branch_counts_with_what_it_says_now(edges: World) -> None:
-    with edges.edit("control", "Follow main") as copy:
-        (copy / VARIANTS / "web.yaml").unlink()
-        (copy / VARIANTS / "portal.yaml").write_text(variant("portal", "edge-3", "portal", "branch: main"))
-    assert generated(edges) == {"edge-3": CHAIN}
-    with edges.edit("blueprints", "Need only certs") as copy:
-        text = (copy / "portal/package.yaml").read_text()
-        (copy / "portal/package.yaml").write_text(
-            text.replace('base.example.com, version: ">=2.0.0"', "certs.example.com")
-        )
-
-    assert generated(edges) == {"edge-3": ["certs v1", "keys v1"]}
-
-
-def test_what_may_stand_once_in_a_cluster_is_shared_by_its_namespaces(edges: World) -> None:
-    with edges.edit("control", "A second tenant in the first cluster") as copy:
-        (copy / VARIANTS / "base.yaml").unlink()
-        repositories = (copy / "manifests/repositories.yaml").read_text().split("---\n")
-        tenant = [one.replace("metadata:\n", "metadata:\n  namespace: tenant\n") for one in repositories[:2]]
-        tenant[1] = tenant[1].replace("labels:", "annotations: {reconciler.dev/cluster: edge-1}\n  labels:")
-        tenant[1] = tenant[1].replace("edge-1\n  annotations", "rented\n  annotations")
-        tenant[1] = tenant[1].replace("../edge-1.git", "../edge-2.git\n    directory: rented")
-        (copy / "manifests/tenant.yaml").write_text("---\n".join(tenant))
-        wish = variant("portal", "rented", "portal", "revision: 1").replace(
-            "portal}", "portal, namespace: tenant}", 1
-        )
-        (copy / VARIANTS / "tenant.yaml").write_text(wish)
-
-    own = ["default/requires-edge-1-base", "default/requires-edge-2-base", "default/requires-edge-3-base"]
-    assert _bases(edges) == [*own, "tenant/requires-rented-base"]
-    with edges.edit("blueprints", "Allow one base") as copy:
-        text = (copy / "base/package.yaml").read_text()
-        (copy / "base/package.yaml").write_text(text + "  installationType: onePerCluster\n")
-    for number in (1, 2):
-        edges.tag("blueprints", f"base/v{number}", "main")
-    assert _bases(edges) == own
-
-
-def _bases(world: World) -> list[str]:
-    expanded = json.loads(world.run("expand", "-o", "json").out)["variants"]
-    named = ((one["metadata"], one["spec"]["upstream"]["package"]) for one in expanded)
-    return [f"{meta['namespace']}/{meta['name']}" for meta, package in named if package == "base"]
 
 
 def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
@@ -272,33 +178,3 @@ def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None
 
     after = ops(edges)
     assert [after[name] for name in needed] == ["delete NotDesired"] * 3
-
-
-def test_what_a_variant_needs_of_another_ecosystem_is_delivered_to_its_cluster(edges: World) -> None:
-    header = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: db.io\nversion: 1.0.0\n"
-    package = "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\n"
-    package += "spec: {refName: db.io, version: 1.0.0}\n"
-    with edges.edit("blueprints", "portal needs a database") as copy:
-        manifest = copy / "portal/package.yaml"
-        manifest.write_text(
-            f"{manifest.read_text()}  - {{package: {{refName: db.io, version: '>=1.0.0'}}}}\n"
-        )
-    edges.tag("blueprints", "portal/v1", "main")
-    with edges.edit("control", "Add it to the index") as copy:
-        (copy / "index/db").mkdir(parents=True)
-        (copy / "index/db/package.yaml").write_text(f"{header}---\n{package}")
-    assert "names a service account" in edges.run("plan").out
-    with edges.edit("control", "Name who installs it") as copy:
-        text = (copy / VARIANTS / "portal.yaml").read_text()
-        note = "metadata:\n  annotations: {reconciler.dev/service-account: installer}\n"
-        (copy / VARIANTS / "portal.yaml").write_text(text.replace("metadata:\n", note))
-
-    assert edges.run("apply").code == 0
-    drafts = [ref for ref in edges.all_refs()["edge-1.git"] if "/drafts/dependencies/" in ref]
-    files = git(
-        edges.root / "edge-1.git", "grep", "-h", "-e", "serviceAccountName", "-e", "refName", drafts[0]
-    )
-    assert sorted(line.strip() for line in files.splitlines()) == [
-        "refName: db.io",
-        "serviceAccountName: installer",
-    ]

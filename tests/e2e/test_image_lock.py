@@ -12,7 +12,6 @@ from tests.support.small_world import app, manifest, repository, variant
 from tests.support.world import World, git
 
 DIGEST = "sha256:" + "6f" * 32
-OTHER = "sha256:" + "7a" * 32
 IMAGE = "example.com/acme/rename:v1"
 LOCK = "locks/functions/images.json"
 ENGINE = f"""#!/bin/sh
@@ -90,22 +89,6 @@ def test_what_is_pulled_is_locked_runs_and_stays(world: World) -> None:
     assert locked(world) == {IMAGE: DIGEST}
     assert again.code == 0
     assert world.all_refs() == settled
-
-
-def test_a_second_pull_keeps_the_pins_of_the_first(world: World) -> None:
-    world.run("functions", "pull", IMAGE)
-    world.run("functions", "pull", "example.com/acme/rename:v2")
-    world.run("lock")
-
-    assert locked(world) == {IMAGE: DIGEST, "example.com/acme/rename:v2": DIGEST}
-
-
-def test_what_the_configuration_pins_comes_first(world: World) -> None:
-    world.run("functions", "pull", IMAGE)
-    with world.edit("control", "Pin another") as directory:
-        (directory / "reconciler.yaml").write_text(f"{CONFIGURATION}    images:\n      {IMAGE}: {OTHER}\n")
-
-    assert f"{OTHER} is not on this machine" in unready(world)[0]
 
 
 def test_a_lock_that_cannot_be_read_pins_nothing_and_is_named(world: World) -> None:

@@ -75,23 +75,6 @@ def test_a_variant_is_held_before_it_is_ever_applied(tmp_path: Path) -> None:
     assert json.loads(git(world.control, "show", f"{STATE}:{WEB}"))["held"]
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        (("hold", "nobody"), "No PackageVariant with a floating upstream is called nobody"),
-        (("follow", "nobody"), "No PackageVariant with a floating upstream is called nobody"),
-        (("hold", "web", "v9"), "has no tag v9"),
-    ],
-)
-def test_what_there_is_not_is_named(world: World, line: tuple[str, ...], words: str) -> None:
-    before = world.all_refs()
-
-    said = world.run("lock", *line)
-
-    assert (said.code, words in said.err) == (2, True), said.err
-    assert world.all_refs() == before
-
-
 def test_a_hold_that_is_lost_with_the_state_costs_a_resolution_only(world: World) -> None:
     world.run("lock", "hold", "web")
     git(world.control, "update-ref", "-d", STATE)

@@ -221,20 +221,6 @@ def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
     assert "its 2 objects" in world.run("pr", "show", "edge-1#2").out
 
 
-def test_check_names_first_what_merging_takes(tmp_path: Path) -> None:
-    world = published(tmp_path / "w", {"crd.yaml": CRD}, **snapshot("edge-1", "Net a"))
-    repo = control(world)
-    repo.commit(REMOVED, branch="head", start="main")
-
-    lines = world.run("check", "--head", "head").out.splitlines()
-
-    value = world.run("check", "--head", "head", "--output", "json").out
-    assert not output_violations("comparison", value)
-    assert [loss["names"] for loss in json.loads(value)["losses"]] == [["a"]]
-    assert lines[0].startswith("compared")
-    assert lines[1].startswith("loss      edge-1: CustomResourceDefinition nets.x.io takes Net.x.io")
-
-
 def test_loss_is_a_verdict_and_refused_without_consent(tmp_path: Path) -> None:
     world = published(tmp_path / "w", {"crd.yaml": CRD}, **snapshot("edge-1", "Net a"))
     control(world).commit(REMOVED, branch="head", start="main")
@@ -309,20 +295,6 @@ def test_package_that_moved_loses_nothing_once_its_new_place_is_on_main(tmp_path
     assert world.run("approve", "--all").code == 0
 
 
-def test_group_names_the_losses_of_all_its_packages_first(tmp_path: Path) -> None:
-    world = published(tmp_path / "w", {"crd.yaml": CRD}, later={"crd.yaml": None})
-    grouped = CONFIGURATION + "  pullRequests: {groupBy: repository}\n"
-    variants = {f"manifests/net-{edge}.yaml": variant(edge, 2) for edge in EDGES}
-    change(world, {"reconciler.yaml": grouped, **variants, **snapshot("edge-1", "Net a")})
-
-    world.run("apply")
-
-    for edge, objects in ("edge-1", "its 1 object"), ("edge-2", "its objects (an unknown number)"):
-        shown = world.run("pr", "show", f"{edge}#2").out
-        assert f"{edge}: CustomResourceDefinition nets.x.io takes Net.x.io and {objects}" in shown
-    assert world.run("approve", "--all").code == 4
-
-
 # Installed packages
 
 
@@ -391,27 +363,6 @@ def test_kinds_go_with_their_provider_and_objects_with_their_kinds(tmp_path: Pat
     assert "Net.x.io goes with it" in world.run("graph").out
 
 
-def test_cluster_that_goes_takes_the_objects_of_its_generated_providers(tmp_path: Path) -> None:
-    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
-
-    change(world, {"manifests/dev.yaml": None})
-
-    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}
-    world.run("apply")
-    assert world.run("approve", "--all").code == 4
-
-
-def test_a_refused_deletion_names_what_it_would_take(tmp_path: Path) -> None:
-    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"))
-    strict = CONFIGURATION + "  deletions: {count: 0}\n"
-
-    change(world, {"manifests/dev.yaml": None, "reconciler.yaml": strict})
-
-    said = world.run("plan")
-    assert said.code == 4, said.out
-    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}
-
-
 @pytest.mark.parametrize(
     ("name", "want"),
     [("my-fam", {"dev Provider a-fam Net.x.io": (1, ["n"])}), ("a-fam", {})],
@@ -431,28 +382,6 @@ def test_manifest_for_a_generated_provider_keeps_it_under_its_name_only(
     assert (note in said, hint in said) == (bool(want), bool(want))
     world.run("apply")
     assert losses(world) == want
-
-
-def test_kind_that_a_new_version_drops_stays_with_its_provider(tmp_path: Path) -> None:
-    world = installed(
-        tmp_path / "w", BASE, xpkg(S3, "v2.0.0", needs=FAMILY), OBJECTS, install("s3", f"{S3}:v1.0.0")
-    )
-
-    change(world, install("s3", f"{S3}:v2.0.0"))
-
-    assert "kind: release Db.x.io x.example.com/a/s3: it stays without a controller" in world.run("plan").out
-    assert losses(world) == {}
-
-
-def test_provider_of_another_registry_under_its_name_keeps_the_kinds(tmp_path: Path) -> None:
-    other = "y.example.com/a/s3"
-    moved = xpkg(other, "v1.0.0", kinds=("XDb",), needs=FAMILY)
-    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
-
-    change(world, install("s3", f"{other}:v1.0.0"))
-
-    assert losses(world) == {}
-    assert "Db.x.io goes with" not in world.run("plan").out
 
 
 @pytest.mark.parametrize("command", [("apply",), ("lock", "--prune")], ids=" ".join)
@@ -479,34 +408,6 @@ def test_kind_of_a_former_package_goes_with_the_object_that_had_it(
     assert f"kind: drop Db.x.io {S3}: it goes with Provider s3, and its objects with it" in said
     world.run("apply")
     assert "Db.x.io goes with it" in world.run("graph").out
-
-
-def test_package_that_an_object_installs_again_has_its_kinds_again(tmp_path: Path) -> None:
-    other = "y.example.com/a/s3"
-    moved = xpkg(other, "v1.0.0", kinds=("XDb",))
-    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
-
-    for package, code in (other, 4), (S3, 0):
-        change(world, install("s3", f"{package}:v1.0.0"))
-        assert world.run("apply").code == code
-
-    said = world.run("graph").out
-    assert "owns Db.x.io" in said
-    assert "XDb.x.io stays without a controller" in said
-
-
-def test_composites_and_claims_go_with_their_configuration(tmp_path: Path) -> None:
-    source = "x.example.com/a/app"
-    package = xpkg(source, "v1.0.0", kind="Configuration")
-    served = "  versions: [{name: v1, served: true, referenceable: true}]\n"
-    package[f"index/{source}/v1.0.0/definition.yaml"] = XRD + served
-    asked = install("app", f"{source}:v1.0.0", "Configuration")
-    world = installed(tmp_path / "w", package, snapshot("dev", "XDb x", "Db shop/one"), asked)
-
-    change(world, dict.fromkeys(asked))
-
-    cause = "dev Configuration app"
-    assert losses(world) == {f"{cause} XDb.x.io": (1, ["x"]), f"{cause} Db.x.io": (1, ["shop/one"])}
 
 
 def carvel(version: str, *kinds: str) -> dict[str, str]:
@@ -544,20 +445,3 @@ def test_kind_that_a_package_install_has_no_more_goes(
     change(world, later)
 
     assert losses(world) == {"dev PackageInstall shop/net Net.x.io": (1, ["n"])}
-
-
-def test_lock_in_review_names_what_goes_with_the_packages_that_it_drops(tmp_path: Path) -> None:
-    lock = {"reconciler.yaml": f"{CONFIGURATION}  lock: {{mode: reviewed}}\n"}
-    world = installed(tmp_path / "w", BASE, OBJECTS, install("s3", f"{S3}:v1.0.0"), lock)
-    for line in ("approve", "--all"), ("apply",):
-        world.run(*line)
-    change(world, {"manifests/clusters/dev/s3.yaml": None})
-
-    world.run("apply")
-
-    text = world.run("pr", "show", "control#2").out
-    assert "**What it drops takes objects of a cluster with it:**" in text
-    assert "Provider a-fam takes Net.x.io and its 1 object with it: n" in text
-    before = world.all_refs()
-    world.run("apply", cache="fresh")
-    assert world.all_refs() == before

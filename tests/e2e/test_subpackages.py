@@ -1,6 +1,5 @@
 """Sub-packages with an upstream of their own, on the world that tells of one: what is set is merged."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -73,45 +72,6 @@ def test_updated_package_equals_one_that_is_new_at_that_revision(world: World, t
     assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
 
 
-def test_subpackage_that_kpt_fetched_at_an_annotated_tag_is_updated(world: World) -> None:
-    kptfile = main(world, f"{DIRECTORY}/Kptfile")
-    commit = kptfile.split("commit: ")[1].split()[0]
-    name = kptfile.split("repo: ")[1].split()[0].rpartition("/")[2]
-    tag = Repo(world.root / name).tag("db/signed", commit, message="kpt writes my id")
-    Repo(world.root / "edge.git").commit({f"{DIRECTORY}/Kptfile": kptfile.replace(commit, tag)})
-
-    assert "db/v3 is newer" in world.run("explain", "edge/app").out
-    ask(world, "infra/db: v3")
-    publish(world)
-
-    assert "postgres:13" in main(world, f"{DIRECTORY}/deployment.yaml")
-    assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
-
-
-def test_outputs_tell_of_subpackages(world: World) -> None:
-    ask(world, "infra/db: 2")
-    plan = json.loads(world.run("plan", "-o", "json").out)
-    (row,) = [change["subpackages"] for change in plan["changes"]]
-    assert row == [
-        {
-            "path": "infra/db",
-            "repository": "catalog",
-            "package": "db",
-            "before": "db/v1",
-            "revision": "db/v2",
-            "newer": "db/v3",
-        }
-    ]
-    line = "sub-package infra/db: db/v1 -> db/v2 of catalog; db/v3 is newer"
-    assert line in world.run("plan").out
-    assert line in world.run("explain", "edge/app").out
-    page = world.root / "page.html"
-    assert world.run("plan", "--html", str(page)).code == 0
-    assert "sub-package infra/db: db/v1 -" in page.read_text()
-    publish(world)
-    assert "sub-package infra/db: db/v2 of catalog; db/v3 is newer" in world.run("status").out
-
-
 def test_person_s_values_stay_and_are_asked_about(world: World) -> None:
     with world.edit("edge", "Our own values") as copy:
         path = copy / DIRECTORY / "deployment.yaml"
@@ -173,22 +133,6 @@ def test_edit_of_the_blueprint_that_contradicts_blocks_until_a_policy_decides(wo
     assert "postgres:blue" in main(world, f"{DIRECTORY}/deployment.yaml")
 
 
-def test_subpackage_that_the_blueprint_removed_goes(world: World) -> None:
-    ask(world, "infra/db: v2")
-    publish(world)
-    with world.edit("blueprints", "app v2") as copy:
-        git(copy, "rm", "-rq", "app/infra")
-    Repo(world.root / "blueprints.git").tag("app/v2")
-    ask(world, "infra/db: v2", parent=2)
-    assert world.run("apply", "--quiet").code == 0
-    assert world.run("approve", "edge/app").code == 0
-
-    assert not any(name.startswith(DIRECTORY) for name in files(world))
-    stalled = world.run("plan")
-    assert stalled.code == 3
-    assert "The package has no infra/db" in stalled.out
-
-
 @pytest.mark.parametrize(
     ("revisions", "reason", "hint"),
     [
@@ -208,30 +152,3 @@ def test_what_is_not_understood_stalls(world: World, revisions: str, reason: str
     assert "manifests/app.yaml:7:" in said.out
     assert reason in said.out
     assert hint in said.out
-
-
-def test_upstream_that_nobody_registered_stalls(world: World) -> None:
-    with world.edit("control", "No catalog") as copy:
-        path = copy / "manifests/repositories.yaml"
-        path.write_text(path.read_text().partition("---\n")[2])
-    assert "Nothing to do" in world.run("plan").out
-    ask(world, "infra/db: v2")
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "is from ../catalog.git, which is no registered repository" in said.out
-    assert "Register it as a Repository object in namespace default" in said.out
-
-
-def test_subpackage_whose_upstream_people_removed_is_theirs(world: World) -> None:
-    with world.edit("edge", "Our own database") as copy:
-        path = copy / DIRECTORY / "Kptfile"
-        path.write_text(path.read_text().partition("upstream:")[0])
-    world.run("apply", "--quiet")
-    ask(world, "infra/db: v2")
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "The package has no upstream of its own in infra/db" in said.out
