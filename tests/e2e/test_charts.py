@@ -197,19 +197,6 @@ def test_value_of_a_variant_changes_what_people_did_not(world: World) -> None:
     assert "replicas: 7\n" in main(world, "edge-2", "deployment_web.yaml")
 
 
-def test_values_that_people_edit_downstream_are_rendered(world: World) -> None:
-    apply_and_merge(world)
-    edit(world, "edge-3", RECORD, "      valuesInline:\n", "      valuesInline:\n        grace: 77\n")
-
-    apply_and_merge(world)
-    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
-
-    set_variants(world, revision=2)
-    apply_and_merge(world)
-    assert "terminationGracePeriodSeconds: 77" in main(world, "edge-3", "deployment_web.yaml")
-    assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
-
-
 @pytest.mark.parametrize("name", ["values-mine.yaml.input", "values-mine.yaml"])
 def test_values_file_that_people_add_downstream_is_rendered(world: World, name: str) -> None:
     apply_and_merge(world)
@@ -232,65 +219,6 @@ def test_values_file_that_people_add_downstream_is_rendered(world: World, name: 
     assert "terminationGracePeriodSeconds: 60" in main(world, "edge-1", "deployment_web.yaml")
     assert main(world, "edge-3", name) == "grace: 77\n"
     assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
-
-
-def test_values_file_that_is_not_there_is_told_of_the_file_that_names_it(world: World) -> None:
-    apply_and_merge(world)
-    edit(
-        world,
-        "edge-3",
-        RECORD,
-        "      valuesInline:\n",
-        "      valuesFiles: [mine.yaml]\n      valuesInline:\n",
-    )
-
-    planned = world.run("plan").out
-
-    assert f"cannot be rendered with {RECORD}: " in planned
-    assert "The package has no values file mine.yaml" in planned
-
-
-def test_resource_that_a_person_disables_in_the_values_goes(world: World) -> None:
-    extra = CONFIG_MAP.replace("name: web", "name: extra")
-    guarded = f"{{{{ if .Values.extra }}}}\n{extra}{{{{ end }}}}\n"
-    with world.edit("blueprints", "Ask for more") as folder:
-        for path, text in release("1.2.0", deployment=DEPLOYMENT, extra=guarded).items():
-            (folder / path).write_text(f"{text}extra: true\n" if path.endswith("values.yaml") else text)
-    world.tag("blueprints", "web/v4", "main")
-    set_variants(world, revision=4)
-    apply_and_merge(world)
-    assert "configmap_extra.yaml" in files(world, "edge-1")
-
-    edit(world, "edge-1", RECORD, "      valuesInline:\n", "      valuesInline:\n        extra: false\n")
-    apply_and_merge(world)
-
-    assert "configmap_extra.yaml" not in files(world, "edge-1")
-    assert "configmap_extra.yaml" in files(world, "edge-2")
-
-
-def test_edited_field_that_the_chart_changes_is_a_listed_conflict(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    apply_and_merge(world)
-    edit(world, "edge-2", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
-
-    set_variants(world, revision=2)
-    assert ".Values.replicas" not in world.run("plan", "--diff", "edge-2/web").out, "the setter has not run"
-    said = world.run("apply")
-
-    assert "conflict" in said.out
-    draft = git(world.root / "edge-2.git", "show", "drafts/web/packagevariant-2:web/deployment_web.yaml")
-    assert "terminationGracePeriodSeconds: 45" in draft
-    assert "minReadySeconds: 5" in draft
-
-    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
-    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
-    took = world.run("answer", "edge-2/web", "terminationGracePeriodSeconds", "--take")
-    assert took.code == 0, took.err
-    assert took.out.splitlines()[0].endswith("terminationGracePeriodSeconds: 60")
-    assert world.run("apply").code == 0
-    draft = git(world.root / "edge-2.git", "show", "drafts/web/packagevariant-2:web/deployment_web.yaml")
-    assert "terminationGracePeriodSeconds: 60" in draft
 
 
 LABELLED = SERVICE.replace(
@@ -326,23 +254,6 @@ def test_new_version_alone_brings_nothing_back_and_asks_nobody(world: World) -> 
     assert "helm.sh/chart: web-4.1.0" in main(world, "edge-2", "service_web.yaml")
     merged = NGINX.format(lines=lines("gzip on", "index b")).rpartition("data:\n")[2]
     assert main(world, "edge-2", "configmap_web.yaml").endswith(merged)
-
-
-def test_chart_that_fails_changes_no_package(world: World) -> None:
-    apply_and_merge(world)
-    with world.edit("blueprints", "Break the chart") as folder:
-        template = folder / "web/charts/web/templates/workload.yaml"
-        template.write_text('{{ fail "no luck" }}\n')
-    world.tag("blueprints", "web/v4", "main")
-    before = main(world, "edge-1", "deployment_web.yaml")
-
-    set_variants(world, revision=4)
-    said = world.run("apply")
-
-    assert said.code == 7
-    assert "The chart of the package cannot be rendered" in said.out
-    assert "no luck" in said.out
-    assert main(world, "edge-1", "deployment_web.yaml") == before
 
 
 def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:

@@ -18,9 +18,9 @@ from reconciler.run import chart_proposals
 from reconciler.run.from_chart import ChartReader, PinnedChart
 from tests.e2e.test_package_from_chart import index, pack, settings, write_chart
 from tests.support.charts import DEPLOYMENT, chart
-from tests.support.git import Repo, make_repository
+from tests.support.git import make_repository
 from tests.support.registry import Answer, Asked, serve_gate, serve_registry
-from tests.support.world import Said, World, build_world, git, refs
+from tests.support.world import Said, World, build_world, git
 
 REPOSITORY = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -136,90 +136,6 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
     assert values.splitlines()[::2] == ["extra: 1", "# replicas: 2"]
     assert merged.code == 0, merged
     assert (after.code, "chart" in after.out) == (0, False), after
-
-
-def test_chart_of_a_file_is_named_with_what_makes_it_followed(tmp_path: Path) -> None:
-    """One without a range is left alone: a person removed that."""
-    with from_git(tmp_path) as (address, spec, publish):
-        publish("1.0.0")
-        world = make_world(tmp_path, spec, address, "^1")
-    with world.edit("blueprints", "A package of an archive") as copy:
-        archive = pack(write_chart(tmp_path / "own", "1.0.0"), tmp_path / "web-1.0.0.tgz")
-        assert invoke(["package", "from-chart", str(archive), str(copy / "apps/own")]) == 0
-        left = shutil.copytree(copy / "apps/web", copy / "apps/left") / "chart.yaml"
-        left.write_text(re.sub(r".*chart-versions.*\n", "", left.read_text()))
-
-    said = world.run("index", "sync", "--pull-request")
-
-    step = "`reconciler package from-chart ADDRESS apps/own --version RANGE` names one to follow"
-    why = "its chart is from a file or a directory, and no newer one is looked for"
-    assert (said.code, said.err) == (0, f"note: apps/own: {why}: {step}\n")
-
-
-def test_chart_that_cannot_be_read_stops_no_other_and_a_closed_proposal_stays_closed(tmp_path: Path) -> None:
-    with from_git(tmp_path) as (address, spec, publish):
-        publish("1.0.0")
-        world = make_world(tmp_path, spec, address, "^1")
-        with world.edit("blueprints", "Another package") as copy:
-            broken = copy / "apps/away"
-            broken.mkdir()
-            for path in (copy / "apps/web").rglob("*"):
-                target = broken / path.relative_to(copy / "apps/web")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if path.is_file():
-                    target.write_text(path.read_text().replace("charts.git", "gone.git"))
-        publish("1.1.0")
-
-        said = world.run("index", "sync", "--pull-request")
-        world.run("pr", "close", "blueprints#1")
-        closed = world.run("index", "sync", "--pull-request")
-
-    why = f"{tmp_path / 'gone.git'} is not a Git repository that can be read"
-    assert said.code == 5
-    assert said.err.splitlines() == [
-        f"problem: apps/away/chart.yaml: RepositoryUnavailable: {why}",
-        "  stalls: apps/away",
-        "  hint: Correct the path in the manifest, or make the repository there.",
-    ]
-    assert "Update the chart web to 1.1.0" in said.out
-    assert "was closed" in closed.out
-
-
-def test_chart_with_names_that_no_package_may_have_is_not_proposed_and_stops_no_other(tmp_path: Path) -> None:
-    with from_git(tmp_path) as (address, spec, publish):
-        publish("1.0.0")
-        world = make_world(tmp_path, spec, address, "^1")
-        charts = Repo(tmp_path / "charts.git")
-        charts.commit(chart("bad", "1.0.0", deployment=DEPLOYMENT))
-        charts.tag("bad-1.0.0")
-        with world.edit("blueprints", "Another chart") as copy:
-            bad = address.replace("charts/web", "charts/bad")
-            config = tmp_path / "source/config/reconciler.yaml"
-            line = [
-                "package",
-                "from-chart",
-                bad,
-                str(copy / "apps/aaa"),
-                "--version",
-                "^1",
-                "--config",
-                str(config),
-            ]
-            assert invoke([*line, "--cache-dir", str(tmp_path / "c")]) == 0
-        charts.commit({**chart("bad", "1.1.0"), "charts/bad/t": "1", "charts/bad/T": "2"})
-        charts.tag("bad-1.1.0")
-        publish("1.1.0")
-
-        said = world.run("index", "sync", "--pull-request")
-
-    assert said.code == 3, said
-    assert "problem: apps/aaa/chart.yaml: InvalidPackage: The chart " in said.err
-    assert "charts/bad/t: on some file systems it is the same as charts/bad/T" in said.err
-    assert "hint: Nothing of it was used." in said.err
-    assert "Update the chart web to 1.1.0" in said.out
-    assert [ref for ref in refs(world.root / "blueprints.git") if ref.endswith("/next")] == [
-        f"refs/heads/{HEAD}"
-    ]
 
 
 def odd_index(urls: object) -> Answer:

@@ -3,19 +3,14 @@
 import contextlib
 import io
 import json
-import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from reconciler.cli.main import invoke
-from tests.ecosystem.inputs import ABSENT, ROOT
 from tests.support.registry import Answer, Asked, Gate, Registry, serve_gate, serve_registry
-from tests.support.samples import ALL
 from tests.support.world import EPOCH, Said, World, build_world, git
 
 HOST = "xpkg.example.com"
@@ -243,69 +238,3 @@ def test_a_closed_proposal_and_one_that_people_edited_are_left_alone(
     assert (closed.code, "Pull request #1 with these versions was closed" in closed.out) == (7, True), closed
     assert (edited.code, f"People committed to {head}" in edited.out) == (7, True), edited
     assert fleet.world.all_refs() == before
-
-
-def push_ecosystem(registry: Registry) -> int:
-    """Push every published version of the public configurations, and the providers and functions they name.
-
-    Of these only the ranges are public here: each has the versions that some range names.
-    """
-    leaves: dict[str, set[tuple[str, str]]] = {}
-    pushed = 0
-    for manifest in sorted((ROOT / "crossplane").glob("*/*/*.yaml")):
-        repository, tag = manifest.parent.parent.name, manifest.parent.name
-        registry.push_xpkg(f"upbound/{repository}", tag, manifest.read_text())
-        pushed += 1
-        for need in yaml.safe_load(manifest.read_text())["spec"].get("dependsOn") or ():
-            word = next((w for w in ("provider", "function", "configuration", "package") if w in need), "")
-            host, _, path = str(need.get(word)).partition("/")
-            numbers = re.findall(r"v?\d+(?:\.\d+){0,2}(?:-[\w.]+)?", str(need.get("version", "")))
-            if host == "xpkg.upbound.io":
-                kind = need.get("kind") or ("Function" if "function-" in path else "Provider")
-                padded = (number if "." in number else f"{number}.9.0" for number in numbers)
-                leaves.setdefault(path, set()).update((kind, number) for number in padded)
-    for path, versions in leaves.items():
-        if not (ROOT / "crossplane" / path.rpartition("/")[2]).is_dir():
-            for kind, number in versions:
-                registry.push_xpkg(path, number, meta(kind, group=f"{path.rpartition('/')[2]}.example.com"))
-                pushed += 1
-    return pushed
-
-
-@pytest.mark.skipif(not ALL, reason="`make samples` syncs a public platform")
-@pytest.mark.skipif(not ROOT.is_dir(), reason=ABSENT)
-def test_a_public_platform_is_synced_planned_and_applied(
-    tmp_path: Path, served: tuple[Registry, Gate], record_property: Callable[[str, object], None]
-) -> None:
-    pushed = push_ecosystem(served[0])
-    image = "xpkg.upbound.io/upbound/platform-ref-aws:v1.4.0"
-    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
-    config = fleet.copy / "reconciler.yaml"
-    config.write_text(config.read_text().replace(HOST, "xpkg.upbound.io"))
-    fleet.commit()
-    seconds = {}
-
-    def timed(name: str, *arguments: str) -> Said:
-        begun = time.process_time()
-        said = fleet.run(*arguments)
-        seconds[name] = round(time.process_time() - begun, 1)
-        return said
-
-    first = timed("sync", "index", "sync")
-    asked = len(fleet.asked())
-    second = timed("second sync", "index", "sync")
-    asked_again = len(fleet.asked())
-    versions = fleet.versions()
-    fleet.commit()
-    planned, applied = timed("plan", "plan"), timed("apply", "apply")
-
-    figures = {"pushed": pushed, "versions": len(versions), "requests": asked, "then": asked_again, **seconds}
-    record_property("figures", figures)
-    print(figures, first.err, second.err, planned, applied)
-    assert (first.code, second.code) == (0, 0), first
-    assert "0 versions of 0 packages added" in second.out
-    packages = {version.rpartition("/")[0] for version in versions}
-    assert (asked, asked_again) == (len(packages) + 2 * len(versions), len(packages))
-    assert fleet.run("index", "missing").out == "No package is missing.\n"
-    assert "no solution" not in planned.out
-    assert fleet.asked() == []

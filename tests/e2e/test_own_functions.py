@@ -104,35 +104,6 @@ def test_functions_of_upstream_stay_if_its_variant_has_the_same_name(
     assert functions(world) == [("PackageVariant.web.policy.0", "p2")]
 
 
-def test_function_that_upstream_adds_under_our_name_is_no_conflict_with_ours(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
-    control = Repo(world.control, time=1_767_300_000)
-    theirs = platform("p1").replace("namespace: default", "namespace: org")
-    plain = theirs.partition("  pipeline:")[0]
-    spaces = {
-        f"manifests/org-{name}.yaml": repository(name).replace("namespace: default", "namespace: org")
-        for name in ("blueprints", "org")
-    }
-    control.commit({"manifests/org-web.yaml": plain, **spaces})
-    publish(world)
-    control.commit({OURS: team(1, label("t1"))})
-    publish(world)
-    assert functions(world) == [("PackageVariant.web.policy.0", "t1")]
-    Repo(world.root / f"{EDGE}.git").commit(
-        {"web/Kptfile": read(world, "web/Kptfile") + "info:\n  description: ours\n"}
-    )
-    control.commit({"manifests/org-web.yaml": theirs})
-    publish(world)
-    control.commit({OURS: team(2, label("t1"))})
-    publish(world)
-
-    assert functions(world) == [
-        ("PackageVariant.default.web.policy.0", "t1"),
-        ("PackageVariant.web.policy.0", "p1"),
-    ]
-    assert "description: ours" in read(world, "web/Kptfile")
-
-
 SET = """\
 apiVersion: config.porch.kpt.dev/v1alpha2
 kind: PackageVariantSet
@@ -170,26 +141,6 @@ def test_functions_of_a_former_owner_go_with_what_they_wrote(
     assert "namespace: new" in app
     # What a function wrote stays in a file that people edited, as when its own variant drops it.
     assert ("gone" in app) is ("replicas: 7" in app) is is_edited
-
-
-def test_adoption_of_a_released_package_names_functions_that_stay_and_values_that_go(tmp_path: Path) -> None:
-    world = make(tmp_path / "w")
-    control = Repo(world.control, time=1_767_300_000)
-    released = named(variant(EDGE, "web"), "a") + namespaced("old") + "  deletionPolicy: orphan\n"
-    control.commit({OURS: released + "  packageContext: {data: {region: east}}\n"})
-    publish(world)
-    control.commit({OURS: None})
-    assert world.run("apply").code == 0
-    assert world.run("approve", f"{EDGE}/web").code == 0
-    context = read(world, "web/package-context.yaml").replace("region: east", "region: mine")
-    Repo(world.root / f"{EDGE}.git").commit({"web/package-context.yaml": context})
-    text = named(variant(EDGE, "web"), "b") + namespaced("new") + "  adoptionPolicy: adoptExisting\n"
-    control.commit({OURS: text + "  packageContext: {data: {region: west}}\n"})
-
-    planned = world.run("plan").out
-
-    assert "Functions of other variants stay in its Kptfile: PackageVariant.a.ns.0" in planned
-    assert "Its manifest replaces data.region in package-context.yaml" in planned
 
 
 STARLARK = """\
@@ -236,44 +187,6 @@ def test_what_a_dropped_function_wrote_goes_from_kptfiles(tmp_path: Path, image:
         re.sub("(ref|commit): .*", "", text) for text in before
     ]
     assert "replicas: 3" in read(world, "web/app.yaml")
-
-
-DROPS = 'ctx.resource_list["items"] = [r for r in ctx.resource_list["items"] if r["kind"] != "Deployment"]'
-
-
-@pytest.mark.parametrize(
-    ("image", "values", "lost"),
-    [
-        ("starlark:v0.5.0", {"source": DROPS}, "removes Deployment web"),
-        (
-            "set-annotations:v0.1.4",
-            {"team": "red"},
-            "writes metadata.annotations.team of Deployment web anew",
-        ),
-    ],
-)
-def test_edit_that_the_first_function_of_a_package_writes_over_is_named(
-    tmp_path: Path, image: str, values: dict[str, str], lost: str
-) -> None:
-    world = make(tmp_path / "w")
-    control = Repo(world.control, time=1_767_300_000)
-    control.commit({OURS: variant(EDGE, "web")})
-    publish(world)
-    text = read(world, "web/app.yaml").replace("  annotations:\n", "  annotations:\n    team: mine\n", 1)
-    assert "team: mine" in text
-    Repo(world.root / f"{EDGE}.git").commit({"web/app.yaml": text})
-    step = {"image": f"ghcr.io/kptdev/krm-functions-catalog/{image}", "name": "f", "configMap": values}
-    control.commit({OURS: variant(EDGE, "web") + f"  pipeline: {json.dumps({'mutators': [step]})}\n"})
-
-    planned = world.run("plan").out
-
-    assert f"{lost}. The edit of people there does not survive" in planned
-    for _ in ("made", "recorded"):
-        assert world.run("apply").code == 0
-        refused = world.run("approve", "--all")
-        assert (refused.code, "loses edits of people: app.yaml" in refused.out) == (4, True)
-    assert "team: mine" in read(world, "web/app.yaml")
-    assert world.run("approve", f"{EDGE}/web").code == 0
 
 
 ANNOTATIONS = "ghcr.io/kptdev/krm-functions-catalog/set-annotations:v0.1.4"

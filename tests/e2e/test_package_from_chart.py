@@ -267,34 +267,6 @@ def test_chart_of_a_repository_names_no_address_of_this_machine(
     assert "Clone the chart, and name its directory" in printed
 
 
-def test_dependencies_in_a_registry_are_brought_with_theirs(tmp_path: Path) -> None:
-    """The lock chooses a version that is not the newest; a tag has `_` for a plus."""
-    with serve_registry(tmp_path) as registry:
-        for version in ("1.0.0", "1.1.0+build.1", "1.2.0"):
-            registry.push_chart("charts/web", version, archive(tmp_path, version))
-        where = f"oci://{registry.address}/charts"
-        shop = tmp_path / "shop"
-        shop.mkdir()
-        metadata = "apiVersion: v2\nname: shop\nversion: 3.0.0\n" + needing("web", "^1", where)
-        (shop / "Chart.yaml").write_text(metadata)
-        (shop / "Chart.lock").write_text("dependencies:\n- {name: web, version: 1.1.0+build.1}\n")
-        (tmp_path / "all").mkdir()
-        registry.push_chart("charts/shop", "3.0.0", pack(shop, tmp_path / "all/shop.tgz").read_bytes())
-        metadata = "apiVersion: v2\nname: all\nversion: 1.0.0\n" + needing("shop", "3.x", where)
-        (tmp_path / "all/Chart.yaml").write_text(metadata)
-        (tmp_path / "all/shop.tgz").unlink()
-        mirrors = f"  registries: {{mirrors: {{'{registry.address}': 'http://{registry.address}'}}}}\n"
-
-        assert from_chart(tmp_path / "all", tmp_path / "new", "--config", settings(tmp_path, mirrors)) == 0
-
-    charts = tmp_path / "new/charts/all/charts/shop"
-    assert "version: 3.0.0" in (charts / "Chart.yaml").read_text()
-    assert "version: 1.1.0+build.1" in (charts / "charts/web/Chart.yaml").read_text()
-    text = (tmp_path / "new/chart.yaml").read_text()
-    assert f"{where}/shop:3.0.0@sha256:" in text
-    assert f"{where}/web:1.1.0_build.1@sha256:" in text
-
-
 @pytest.fixture
 def working_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a repository with a chart beside it; commands run in it."""
@@ -305,42 +277,6 @@ def working_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git(copy, "commit", "-q", "--allow-empty", "-m", "Begin")
     monkeypatch.chdir(copy)
     return copy
-
-
-def test_what_a_fleet_needs_is_printed(working_copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    git(working_copy, "tag", "apps/v2")
-    newer = write_chart(working_copy.parent / "newer", "1.1.0")
-    for chart_, directory, note in (
-        ("../web", "apps", ""),
-        ("../web", "apps/db", "note: it is a sub-package of apps\n"),
-        (newer, "apps", "note: these are its sub-packages now: db\n"),
-    ):
-        assert from_chart(chart_, directory) == 0
-        assert note in (said := capsys.readouterr().out)
-        tag = "apps/v3" if directory == "apps" else "apps/db/v1"
-        assert said.splitlines()[-4:] == [
-            "Next:",
-            f"  git add {directory} && git commit -m 'Make a package of {directory}'",
-            f"  git tag {tag}",
-            f"  git push origin HEAD {tag}",
-        ]
-
-
-def test_files_that_git_would_not_commit_are_told_before(
-    working_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (working_copy / ".gitignore").write_text("*.tgz\ncharts/\n")
-
-    assert from_chart("../web", "apps") == 0
-
-    said = capsys.readouterr().out
-    assert "note: a .gitignore leaves out 3 files of it, so add them with -f:\n" in said
-    assert "  apps/charts/web/Chart.yaml\n" in said
-    assert "  git add -f apps && git commit" in said
-    git(working_copy, "add", "-f", "apps")
-    git(working_copy, "commit", "-q", "-m", "Chart")
-    assert from_chart("../web", "apps") == 0
-    assert "leaves out" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from reconciler.krm.yaml import load_documents
-from tests.support.ci import lacking
 from tests.support.command_server import run_reconciler
 from tests.support.conformance import parameters
 from tests.support.corpus import ABSENT, CORPUS, corpus_package
@@ -182,42 +181,3 @@ def test_an_executable_runs_only_when_it_is_mapped_and_allowed(tmp_path: Path) -
     assert said.returncode == 0
     assert "HOME" not in said.stdout
     assert (directory / "map.yaml").read_text() == CONFIG_MAP.replace("name: a", "name: b")
-
-
-def test_the_result_may_go_elsewhere(tmp_path: Path) -> None:
-    directory = package(
-        tmp_path / "p",
-        "  mutators:\n  - image: set-namespace:v0.4\n    configMap: {namespace: x}\n",
-        map=CONFIG_MAP,
-    )
-    before = content(directory)
-
-    said = reconciler("package", "render", directory, "--out-dir", tmp_path / "out", "--detailed-exitcode")
-
-    assert said.returncode == 10
-    assert content(directory) == before
-    assert (tmp_path / "out/map.yaml").read_text() == CONFIG_MAP + "  namespace: x\n"
-
-
-def test_functions_list_names_what_is_built_in() -> None:
-    said = reconciler("functions", "list", "--output", "json")
-
-    names = {each["name"] for each in json.loads(said.stdout)["builtin"]}
-    assert {"apply-setters", "starlark", "set-namespace"} <= names
-
-
-def test_functions_pull_says_what_it_cannot_pull() -> None:
-    docker = shutil.which("docker") or shutil.which("podman")
-    if docker is None:
-        lacking("needs docker or podman")
-    said = reconciler(
-        "functions",
-        "pull",
-        "localhost/reconciler-no-such-image:v1",
-        "--runtime",
-        Path(docker).name,
-        "--offline",
-    )
-
-    assert said.returncode == 5
-    assert "localhost/reconciler-no-such-image:v1" in said.stderr

@@ -1,7 +1,5 @@
 """Warnings of a plan: documents that no function sees, and inventories of upstreams."""
 
-import json
-
 import pytest
 
 from tests.support.git import Repo
@@ -129,52 +127,3 @@ def test_what_never_had_resources_for_a_cluster_may_be_no_yaml(plain: World) -> 
 
     assert "broken" not in planned.out + applied.out
     assert "not ready" not in planned.out + plain.run("status").out
-
-
-def test_good_draft_outlives_a_broken_file(plain: World) -> None:
-    release(plain, 4, {"app.yaml": app("web", 4)})
-    plain.run("apply")
-    release(plain, 5, {"app.yaml": app("web", 5) + NO_YAML})
-
-    applied, approved = plain.run("apply"), plain.run("approve", "--all")
-
-    assert "is broken: it is no YAML" in applied.out
-    assert "the draft stays as it was" in applied.out
-    assert approved.code == 0, approved
-    assert "web:v4" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")
-
-
-def test_new_file_that_no_function_sees_is_told_and_published(world: World) -> None:
-    release(world, 4, {"job.yaml": BROKEN["it has no metadata.name"]})
-
-    planned, applied, approved = world.run("plan"), world.run("apply"), world.run("approve", "--all")
-
-    warning = "warning: edge-1/web: Functions do not see job.yaml: it has no metadata.name"
-    assert warning in planned.out
-    assert warning in applied.out
-    assert approved.code == 0, approved
-    for _ in range(2):
-        world.run("apply")
-        status, listed = world.run("status"), json.loads(world.run("status", "-o", "json").out)
-        assert warning in status.out
-        assert [item["warnings"] for item in listed["items"] if item["name"] == "web-edge-1"] == [
-            [warning.partition("web: ")[2]]
-        ]
-        assert "Nothing to do" in world.run("plan").out
-
-
-def test_inventory_of_a_blueprint_is_told_once_with_its_packages() -> None:
-    world = published("edge-1", "edge-2")
-    inventory = "inventory:\n  namespace: default\n  name: one\n  inventoryID: one-and-only\n"
-    with world.edit("blueprints", "web v3") as copy:
-        (copy / "web/Kptfile").write_text((copy / "web/Kptfile").read_text() + inventory)
-    Repo(world.root / "blueprints.git").tag("web/v3")
-    for edge in ("edge-1", "edge-2"):
-        with world.edit("control", edge) as copy:
-            (copy / manifest(edge, "web")).write_text(variant(edge, "web", revision=3))
-
-    planned, applied = world.run("plan"), world.run("apply")
-
-    for said in (planned, applied):
-        assert said.out.count("It has the inventory one-and-only of its upstream") == 1, said
-        assert "warning: edge-1/web, edge-2/web: " in said.out

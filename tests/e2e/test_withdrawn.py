@@ -70,17 +70,6 @@ def test_function_that_replaces_its_own_argument_keeps_it_and_gets_another(world
     )
 
 
-def test_what_functions_wrote_goes_with_them_beside_one_that_replaces_its_own_argument(world: World) -> None:
-    ask(world)
-    plain = package(world)
-    ask(world, *FUNCTIONS, f"  {LABELS}", f"  {search_replace('placeholder', 'prod')}")
-    assert "team: red" in package(world)["web/app.yaml"]
-
-    ask(world)
-
-    assert package(world)["web/app.yaml"] == plain["web/app.yaml"]
-
-
 @pytest.mark.parametrize("name", ["web-edge-1", "renamed"])
 def test_metadata_that_functions_wrote_into_kptfile_and_context_goes_with_them(
     world: World, name: str
@@ -110,28 +99,6 @@ def test_metadata_that_functions_wrote_into_kptfile_and_context_goes_with_them(
     assert "mine: kept" in done["web/package-context.yaml"]
 
 
-def test_file_that_upstream_deletes_goes_without_a_question_beside_such_a_function(world: World) -> None:
-    function = f"  {search_replace('placeholder', 'prod')}"
-    ask(world, *FUNCTIONS, function)
-    with world.edit("blueprints", "web v4") as copy:
-        (copy / "web/app.yaml").unlink()
-    Repo(world.root / "blueprints.git").tag("web/v4")
-
-    planned = ask(world, *FUNCTIONS, function.replace("prod", "dev"), revision=4)
-
-    assert "conflict" not in planned
-    assert "web/app.yaml" not in package(world)
-
-
-def test_functions_of_the_former_name_of_a_variant_go(world: World) -> None:
-    ask(world, *FUNCTIONS, f"  {LABELS}", name="old")
-
-    ask(world, *FUNCTIONS, f"  {LABELS.replace('red', 'blue')}", name="new")
-
-    assert package(world)["web/Kptfile"].count("- name: PackageVariant.") == 1
-    assert "team: blue" in package(world)["web/app.yaml"]
-
-
 def test_keys_of_the_context_of_the_former_name_go_and_the_plan_and_request_name_them(world: World) -> None:
     ask(world, "packageContext: {data: {region: east, zone: z1}}", name="old")
     with world.edit("edge-1", "by hand") as copy:
@@ -145,51 +112,6 @@ def test_keys_of_the_context_of_the_former_name_go_and_the_plan_and_request_name
     assert "spec.packageContext and the package on main also changed" in planned
     handed_over = world.run("pr", "show", "edge-1#3").out
     assert "What people changed on main stays; what only its former manifest asked for goes." in handed_over
-
-
-def test_keys_of_the_context_that_are_dropped_go(world: World) -> None:
-    ask(world, "packageContext: {data: {region: east, zone: z1}}")
-    assert "  zone: z1" in package(world)["web/package-context.yaml"]
-
-    planned = ask(world, "packageContext: {data: {region: east}}")
-
-    assert "spec.packageContext.data.zone" in planned
-    assert "zone" not in package(world)["web/package-context.yaml"]
-    assert "Nothing to do" in world.run("plan").out
-
-
-def test_dropped_key_goes_where_the_draft_is_made_anew_before_it_is_merged(world: World) -> None:
-    ask(world, "packageContext: {data: {region: east, zone: z1}}")
-    with world.edit("control", "drop") as copy:
-        text = variant("edge-1", "web", revision=3) + "  packageContext: {data: {region: east}}\n"
-        (copy / manifest("edge-1", "web")).write_text(text)
-    assert world.run("apply").code == 0
-    release(world, 4, "up")
-
-    ask(world, "packageContext: {data: {region: west}}", revision=4)
-
-    assert "zone" not in package(world)["web/package-context.yaml"]
-
-
-def test_value_that_a_person_gave_a_dropped_key_stays(world: World) -> None:
-    ask(world, "packageContext: {data: {region: east, zone: z1}}")
-    with world.edit("edge-1", "by hand") as copy:
-        path = copy / "web/package-context.yaml"
-        path.write_text(path.read_text().replace("zone: z1", "zone: mine"))
-    ask(world, "packageContext: {data: {region: east}}")
-
-    assert "  zone: mine" in package(world)["web/package-context.yaml"]
-
-
-def test_key_that_is_not_removed_any_more_is_the_blueprints_again(world: World) -> None:
-    ask(world, "packageContext: {removeKeys: [b]}")
-    assert "  b:" not in package(world)["web/package-context.yaml"]
-    release(world, 4, "changed")
-
-    planned = ask(world, revision=4)
-
-    assert "conflict" not in planned
-    assert "  b: changed" in package(world)["web/package-context.yaml"]
 
 
 def test_context_that_was_made_for_a_variant_alone_goes_with_its_keys(world: World) -> None:
