@@ -228,15 +228,6 @@ def test_workflows_and_actions_are_pinned_by_commit(project_root: Path) -> None:
     assert [(n, w) for n, w in outside if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", w)] == []
 
 
-def test_examples_name_a_copy_that_does_not_resolve(project_root: Path) -> None:
-    """Whoever copies an example must write which copy of this repository at which commit."""
-    paths = sorted((project_root / ".github/examples").glob("*.yml"))
-    assert paths
-    for path in paths:
-        used = re.findall(r"uses: (\S*reconciler\S*)", path.read_text())
-        assert set(used) <= {f"YOUR-ORG/reconciler@{'0' * 40}"}, path.name
-
-
 def test_pull_request_cannot_redirect_the_control_input(project_root: Path, tmp_path: Path) -> None:
     """A path is taken from the workspace, whatever directory the process runs in."""
     write_world(tmp_path / "w")

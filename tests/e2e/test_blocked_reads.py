@@ -71,20 +71,6 @@ def test_a_pipe_in_a_downstream_costs_that_repository_only(place: str, world: Wo
         assert refs(world.root / "edge-2.git") == before
 
 
-@pytest.mark.parametrize("place", ["packed-refs", OBJECT])
-def test_a_pipe_behind_a_link_and_in_an_upstream_is_named_too(
-    place: str, world: World, tmp_path: Path
-) -> None:
-    path = world.root / "blueprints.git" / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(pipe(tmp_path / "elsewhere"))
-
-    planned = world.run("plan")
-
-    assert planned.code == Exit.UNAVAILABLE, planned
-    assert f"{path} is a named pipe, not a file" in planned.out + planned.err
-
-
 def test_objects_of_a_neighbour_are_looked_at(world: World, tmp_path: Path) -> None:
     odd = pipe(tmp_path / "neighbour" / "objects" / "00" / ("0" * 38))
     alternates = world.root / "edge-2.git" / "objects" / "info" / "alternates"
@@ -124,13 +110,6 @@ def test_a_pipe_in_a_working_copy_holds_nobody_up(name: str, world: World, tmp_p
 
     for command in ("plan", "validate"):
         assert run([command], copy)[0] == Exit.DONE, command
-
-
-def test_a_pipe_is_no_control_repository(tmp_path: Path) -> None:
-    code, said = run(["plan", "--control", str(pipe(tmp_path / "pipe"))], tmp_path)
-
-    assert code == Exit.USAGE
-    assert "is not a Git repository or working copy" in said
 
 
 def test_a_pipe_is_no_secret(world: World, tmp_path: Path) -> None:

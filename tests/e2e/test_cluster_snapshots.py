@@ -130,17 +130,6 @@ def test_injection_looks_in_the_cluster_of_the_downstream_repository(tmp_path: P
     assert world.all_refs() == before
 
 
-def test_directory_that_lost_its_header_is_still_of_its_cluster_alone(tmp_path: Path) -> None:
-    variants = {f"manifests/web-{edge}.yaml": VARIANT.format(edge=edge) for edge in EDGES}
-    given = {**variants, **snapshot("edge-1", "ours"), **snapshot("edge-2", "ours")}
-    world = build(tmp_path / "w", {**given, "snapshot/edge-2/snapshot.yaml": None})
-
-    said = world.run("plan").out
-
-    assert "there is no snapshot of cluster edge-3 in snapshot/edge-3" in said
-    assert "there is no snapshot of cluster edge-2" not in said
-
-
 def test_object_of_another_clusters_snapshot_does_not_touch_a_package(tmp_path: Path) -> None:
     variants = {f"manifests/web-{edge}.yaml": VARIANT.format(edge=edge) for edge in EDGES[:2]}
     world = build(tmp_path / "w", {**variants, **snapshot("edge-1", "ours"), **snapshot("edge-2", "ours")})
@@ -194,46 +183,6 @@ def test_absence_from_one_cluster_says_nothing_about_another(
     assert ("edge-2/of-red" in ops, "edge-1/of-red" in ops) == (False, not kept), value["changes"]
 
 
-def test_set_that_names_no_cluster_is_told_how(tmp_path: Path) -> None:
-    files = {"manifests/teams.yaml": SET.format(clusters="")}
-    world = build(tmp_path / "w", {**files, **snapshot("edge-1", "red"), **snapshot("edge-2", "red")})
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "annotate the set with reconciler.dev/clusters: edge-1,edge-2" in said.out + said.err
-
-
-def test_only_snapshot_stands_for_sets_that_name_no_cluster(tmp_path: Path) -> None:
-    files = {"manifests/teams.yaml": SET.format(clusters="")}
-    world = build(tmp_path / "w", {**files, **snapshot("edge-1", "red")})
-
-    assert "edge-3/of-red" in world.run("plan").out
-
-
-def test_named_cluster_without_a_snapshot_is_told_with_its_name(tmp_path: Path) -> None:
-    files = {"manifests/teams.yaml": SET.format(clusters=CLUSTERS)}
-    world = build(tmp_path / "w", {**files, **snapshot("edge-1", "red")})
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert (
-        "There is no snapshot in snapshot/edge-2: import one with "
-        "`reconciler snapshot import --cluster edge-2 --kinds Team.hr.example.com`" in said.out + said.err
-    )
-
-
-def test_snapshot_in_the_directory_of_another_cluster_is_a_problem(tmp_path: Path) -> None:
-    moved = {path.replace("/edge-1/", "/edge-2/"): text for path, text in snapshot("edge-1", "red").items()}
-    world = build(tmp_path / "w", moved)
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "This is the snapshot of cluster edge-1, in the directory of cluster edge-2" in said.out + said.err
-
-
 def test_kinds_are_those_that_are_selected_and_injected(tmp_path: Path) -> None:
     services = TEAM.replace("hr.example.com/v1", "net.example.com/v1").replace("Team", "Service")
     files = {
@@ -265,10 +214,3 @@ def test_kinds_that_a_cluster_does_not_serve_are_left_out_and_named(tmp_path: Pa
     assert (without.code, without.out) == (0, "")
     assert "Left out, as the cluster does not serve them: Installation.getporter.org" in without.err
     assert with_operator.out == "Installation.getporter.org\n"
-
-
-def test_fleet_without_need_of_a_snapshot_is_told_so(tmp_path: Path) -> None:
-    said = build(tmp_path / "w", {}).run("snapshot", "kinds")
-
-    assert (said.code, said.out) == (0, "")
-    assert "needs no snapshot" in said.err

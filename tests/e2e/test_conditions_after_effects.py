@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from reconciler.report.text import outcome_lines
 from tests.support.forges.world import ForgeWorld, forge_world
 from tests.support.git import Repo
 from tests.support.small_world import manifest, variant, write_world
@@ -65,16 +64,6 @@ def test_declined_push_leaves_variant_without_draft_and_not_ready(world: World) 
     }
 
 
-def test_declined_push_is_recorded_once(world: World) -> None:
-    decline_pushes(world.root / "edge-1.git")
-    world.run("apply")
-    before = world.all_refs()
-
-    world.run("apply", cache="another-cache")
-
-    assert world.all_refs() == before
-
-
 def test_declined_update_keeps_the_draft_that_is_there(world: World) -> None:
     world.run("apply")
     decline_pushes(world.root / "edge-1.git")
@@ -89,37 +78,6 @@ def test_declined_update_keeps_the_draft_that_is_there(world: World) -> None:
     assert found["DownstreamEnsured"][0] == "False"
     assert found["Ready"][0] == "False"
     assert conditions(Repo(world.control), WEB.replace("web", "db"))["Ready"][0] == "True"
-
-
-def test_closed_pull_request_makes_variant_not_ready(world: World) -> None:
-    world.run("apply")
-    world.run("pr", "close", "edge-1/web")
-    world.run("apply")
-
-    found = conditions(Repo(world.control))
-
-    assert found["Ready"][0] == "False"
-    assert "closed" in found["Ready"][2]
-    assert found["DownstreamEnsured"][:2] == ("False", "Rejected")
-
-
-def test_reverted_package_makes_variant_not_ready(world: World) -> None:
-    world.run("apply")
-    world.run("approve", "edge-1/web")
-    world.run("apply")
-    Repo(world.control, time=1_767_300_000).commit(
-        {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
-    )
-    world.run("apply")
-    world.run("approve", "edge-1/web")
-    world.run("apply")
-    world.revert("edge-1")
-    world.run("apply")
-
-    found = conditions(Repo(world.control))
-
-    assert found["Ready"][0] == "False"
-    assert found["DownstreamEnsured"][:2] == ("False", "Rejected")
 
 
 @pytest.fixture(params=["github", "gitea"])
@@ -145,20 +103,3 @@ def test_forge_that_refuses_a_pull_request_is_named_with_its_hint(forge: ForgeWo
     assert "403" in pair[0]["Ready"][2]
     forge.run()
     assert conditions(forge.repo("control"), WEB.replace("web", "db"))["Ready"][0] == "True"
-
-
-def test_spent_budget_is_left_for_the_next_run_and_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = "  pullRequests:\n    writesPerMinute: 2\n    writesPerHour: 1\n    maxWait: 60\n"
-    with forge_world("github", tmp_path / "world", monkeypatch, edges=("edge-1",), more=more) as forge:
-        ran = forge.run()
-        told = list(outcome_lines(ran.outcome))
-        pair = [conditions(forge.repo("control"), WEB.replace("web", name)) for name in ("db", "web")]
-
-        assert ran.code is Exit.PARTIAL
-        assert not any(line.startswith("failed:") for line in told)
-        assert any(line.startswith("left for the next run: edge-1: 1 pull request is left") for line in told)
-        assert told[-1].endswith("0 failed, the rest is left for the next run.")
-        assert [found["Ready"][0] for found in pair] == ["True", "False"]
-        assert [found["DraftExists"][0] for found in pair] == ["True", "True"]

@@ -176,12 +176,6 @@ def test_keep_lines_of_an_empty_commit_unlock_approval(world: World, *, lost: bo
     assert world.run("approve", NAME).code == 0
 
 
-def test_approve_sees_an_open_conflict_without_any_state(world: World) -> None:
-    lose_state(world)
-
-    assert world.run("approve", NAME).code == 4
-
-
 def squash(world: World) -> None:
     bare, head = world.root / f"{EDGE}.git", f"refs/heads/{branch(world)}"
     log = git(bare, "log", "--format=%B", f"main..{head}")
@@ -236,29 +230,6 @@ def test_keep_works_without_values_and_for_everything_asked_before(world: World)
     assert waiting(world) == [ONE_B, TWO_A]
     commit_keep(world, "Keep: all")
     assert waiting(world) == []
-
-
-def test_a_new_upstream_value_is_a_new_conflict_and_an_old_one_stays_answered(world: World) -> None:
-    commit_keep(world, *keeps(world))
-    assert world.run("apply", "--quiet").code == 0
-    with world.edit("blueprints", "web v5") as copy:
-        (copy / "web/three.yaml").write_text(data("x", "y", "three"))
-    Repo(world.root / "blueprints.git").tag("web/v5")
-    with world.edit("control", "web v5") as copy:
-        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=5))
-    assert world.run("apply", "--quiet").code == 0
-    assert waiting(world) == []
-
-    with world.edit("blueprints", "web v6") as copy:
-        (copy / "web/one.yaml").write_text(data("newer-a", "new-b"))
-    Repo(world.root / "blueprints.git").tag("web/v6")
-    with world.edit("control", "web v6") as copy:
-        (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=6))
-
-    assert world.run("apply", "--quiet").code == 7
-    assert waiting(world) == [ONE_A]
-    commit_keep(world, *keeps(world))
-    assert world.run("apply", "--quiet").code == 0
 
 
 def test_a_question_about_a_persons_own_answer_is_asked_anew(world: World) -> None:
@@ -358,37 +329,6 @@ def test_conflict_of_a_file_that_people_cannot_read_is_its_sizes(
     commit_keep(world, *keeps(world))
     assert world.run("apply", "--quiet").code == 0
     assert waiting(world) == []
-    assert world.run("approve", NAME).code == 0
-
-
-def test_nothing_of_a_secret_is_in_a_name_or_a_message(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
-
-    def secret(side: str) -> None:
-        with world.edit("blueprints", side) as copy:
-            (copy / "web/s.yaml").write_text(data(f"{side}secret", "same", "s", "Secret"))
-
-    def ask(revision: int) -> int:
-        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
-        with world.edit("control", f"v{revision}") as copy:
-            (copy / manifest(EDGE, "web")).write_text(variant(EDGE, "web", revision=revision))
-        return world.run("apply", "--quiet").code
-
-    secret("old")
-    ask(3)
-    world.run("approve", NAME)
-    with world.edit(EDGE, "ours") as copy:
-        (copy / "web/s.yaml").write_text(data("oursecret", "same", "s", "Secret"))
-    secret("new")
-    assert ask(4) == 7
-
-    (line,) = keeps(world)
-    assert line == "Keep: web/s.yaml Secret/s data.a"
-    texts = world.run("explain", NAME).out + world.run("pr", "show", NAME).out
-    assert not re.search("(old|our|new)secret", texts)
-    commit_keep(world, line)
-    assert world.run("apply", "--quiet").code == 0
     assert world.run("approve", NAME).code == 0
 
 

@@ -49,11 +49,6 @@ def proposes_deletion(world: World) -> bool:
     return DELETION in refs(world.root / "edge-1.git")
 
 
-def test_readable_record_keeps_the_refusal(world: World) -> None:
-    assert "which was refused before and waits for consent" in world.run("apply").out
-    assert not proposes_deletion(world)
-
-
 @pytest.mark.parametrize("how", ["cut off", "empty", "too large", "a directory"])
 def test_damaged_record_of_refused_deletions_keeps_the_guard(world: World, how: str) -> None:
     damage(world, how)
@@ -71,32 +66,6 @@ def test_damaged_record_of_refused_deletions_keeps_the_guard(world: World, how: 
     assert "which was refused before and waits for consent" in again.out
     assert "InvalidState" not in again.out
     assert not proposes_deletion(world)
-
-
-def test_consent_holds_with_a_damaged_record(world: World) -> None:
-    damage(world, "cut off")
-    consent = world.run("plan").out.split("spec.consents: {")[1].split(":")[0]
-    text = git(world.control, "show", "main:reconciler.yaml")
-    commit(world, {"reconciler.yaml": f"{text}  consents:\n    {consent}: Kim agrees\n"})
-
-    world.run("apply")
-
-    assert proposes_deletion(world)
-
-
-def test_damaged_record_keeps_the_guard_of_a_package_whose_variant_moves(world: World) -> None:
-    damage(world, "cut off")
-    moved = (
-        variant("edge-1", "db")
-        .replace("    package: db\n", "    package: sql\n")
-        .replace("    repo: blueprints\n    package: sql\n", "    repo: blueprints\n    package: db\n")
-    )
-    commit(world, {manifest("edge-1", "db"): moved})
-
-    said = world.run("apply")
-
-    assert "because their variants moved, and the record of what was refused before" in said.out
-    assert "refs/heads/reconciler/fleet/delete/db" not in refs(world.root / "edge-1.git")
 
 
 DAMAGES = ["cut off", "empty", "too large"]

@@ -208,42 +208,6 @@ def test_a_snapshot_from_before_a_run_saw_the_package_opens_no_wave(
     assert moved(world)
 
 
-def test_forged_kptfiles_in_one_repository_change_nothing_in_another(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "w", SOAK)
-    before = rows(world)
-    commit = git(world.root / "blueprints.git", "rev-parse", "web/v2^{commit}").strip()
-    upstream = "repo: ../blueprints.git, directory: web, ref: web/v2"
-    forged = kptfile("zz") + (
-        f"upstream:\n  type: git\n  git: {{{upstream}}}\n"
-        f"upstreamLock:\n  type: git\n  git: {{{upstream}, commit: {commit}}}\n"
-    )
-    Repo(world.root / "east.git").commit(
-        {f"zz{n}/Kptfile": forged for n in range(3)}, time=EPOCH - 90 * DAY_S
-    )
-
-    assert rows(world) == before
-    change(world, {"reconciler.yaml": CONFIGURATION.format("gates: {confidence: {packages: 3}}")})
-    said = world.run("apply")
-    assert said.code == Exit.INVALID_INPUT
-    assert (
-        "error: reconciler.yaml:11:15: Unknown field spec.rollouts[0].waves[0].gates.confidence" in said.err
-    )
-    assert "hint: Known here: approval, checks, objects." in said.err
-
-
-def rows(world: World) -> list[object]:
-    changes = json.loads(world.run("plan", "--output", "json").out)["changes"]
-    return [row for row in changes if row["package"] == "web"]
-
-
-def test_a_wrong_clock_in_another_repository_stops_no_deletion(tmp_path: Path) -> None:
-    world = gone_cluster(tmp_path)
-    for name in ("cluster-2", "blueprints"):
-        Repo(world.root / f"{name}.git").commit({"README.md": "Later\n"}, time=FAR_AWAY)
-
-    assert "delete  cluster-1/web" in world.run("plan").out
-
-
 def test_a_wrong_date_in_the_control_repository_is_named_with_its_commit(tmp_path: Path) -> None:
     world = gone_cluster(tmp_path)
     commit = Repo(world.control).commit({"README.md": "Later\n"}, time=FAR_AWAY)

@@ -117,18 +117,6 @@ def test_package_with_a_name_that_none_may_have_is_blocked_alone(
     Repo(world.root / "edge-1.git").fsck()
 
 
-def test_names_that_functions_leave_to_us_get_numbers(world: World) -> None:
-    source = function("", "")
-    add_package(world, {"Kptfile": source, "configmap_N1.yaml": MAP.format("other")})
-
-    publish(world)
-
-    assert files(world) == [
-        "Kptfile", "configmap_N1.yaml", "configmap_n0.yaml", "configmap_n1-2.yaml", "package-context.yaml",
-    ]  # fmt: skip
-    assert {change["op"] for change in rows(world).values()} == {"keep"}
-
-
 def chart_package(*names: str, version: str = "1.0.0", **more: str) -> dict[str, str]:
     """Return a package of a chart that gives a ConfigMap for each name."""
     template = "---\n".join(MAP.format(json.dumps(name)) + f"data:\n  v: {version}\n" for name in names)
@@ -208,19 +196,6 @@ def test_what_an_older_version_published_is_updated_as_it_is(world: World) -> No
     assert {change["op"] for change in rows(world).values()} == {"keep"}
 
 
-def test_file_of_a_function_that_main_has_beside_its_twin_stays(world: World) -> None:
-    plain = {"Kptfile": kptfile("bad"), "cm.yaml": MAP.format("x")}
-    add_package(world, plain)
-    publish(world)
-    with world.edit("edge-1", "As it was then") as copy:
-        (copy / "bad/CM.yaml").write_text(MAP.format("n0"))
-
-    add_package(world, {**plain, "Kptfile": function("CM.yaml"), "more.yaml": MAP.format("more")}, revision=2)
-    publish(world)
-
-    assert {"CM.yaml", "cm.yaml", "more.yaml"} <= {*files(world)}
-
-
 def test_merge_that_brings_a_twin_is_blocked_until_somebody_renames_it(world: World) -> None:
     plain = {"Kptfile": kptfile("bad"), "cm.yaml": MAP.format("x")}
     add_package(world, plain)
@@ -238,21 +213,6 @@ def test_merge_that_brings_a_twin_is_blocked_until_somebody_renames_it(world: Wo
         (copy / "bad/notes.md").rename(copy / "bad/mine.md")
     publish(world)
     assert {"mine.md", "NOTES.md"} <= {*files(world)}
-
-
-def test_twin_in_the_draft_of_a_person_is_named(world: World) -> None:
-    plain = {"Kptfile": kptfile("bad"), "cm.yaml": MAP.format("x")}
-    add_package(world, plain)
-    world.run("apply")
-    with world.edit("edge-1", "Mine", branch="drafts/bad/packagevariant-1") as copy:
-        (copy / "bad/notes.md").write_text("mine")
-        (copy / "bad/Notes.md").write_text("mine too")
-    assert rows(world)["bad"]["op"] != "block"  # what people write is theirs
-    add_package(world, {**plain, "NOTES.md": "theirs"}, revision=2)
-
-    change = rows(world)["bad"]
-
-    assert f"The merge of bad/v2 into the draft {MAKES}" in change["message"]
 
 
 def test_new_package_beside_a_directory_of_the_same_name_in_another_case_is_refused(world: World) -> None:
@@ -291,20 +251,3 @@ def test_pack_that_the_server_refuses_names_its_package_and_stops_no_other(world
     assert "pushed" in applied.out
     assert "pushed" not in again.out
     Repo(world.root / "edge-1.git").fsck()
-
-
-def test_merge_that_no_later_run_would_read_is_blocked(world: World) -> None:
-    with world.edit("control", "Fewer files") as copy:
-        path = copy / "reconciler.yaml"
-        path.write_text(f"{path.read_text()}  limits: {{packageFiles: 4}}\n")
-    plain = {"Kptfile": kptfile("bad"), "cm.yaml": MAP.format("x")}
-    add_package(world, plain)
-    publish(world)
-    with world.edit("edge-1", "Mine") as copy:
-        (copy / "bad/mine.md").write_text("mine")
-    add_package(world, {**plain, "theirs.md": "theirs"}, revision=2)
-
-    change = rows(world)["bad"]
-
-    assert (change["op"], change["reason"]) == ("block", "InvalidPackage")
-    assert "The package would be 1 above limits.packageFiles" in change["message"]

@@ -114,12 +114,6 @@ def stalled_draft_behind_main(world: World) -> None:
     apply(world)
 
 
-def draft_that_changes_more(world: World) -> None:
-    updated(world)
-    with world.edit("edge-1", "More", branch=draft(world)) as copy:
-        (copy / "README.md").write_text("more\n")
-
-
 def deletion(world: World) -> None:
     published(world)
     commit(world, {WEB: None})
@@ -538,31 +532,6 @@ def test_merged_pull_request_has_nothing_left_to_approve(tmp_path: Path) -> None
     assert refused.code == Exit.REFUSED
     assert "Pull request edge-1#2 was merged and cannot be closed" in refused.err
     assert world.all_refs() == before
-
-
-def test_approving_a_closed_pull_request_writes_nothing(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    closed(world)
-    before = world.all_refs()
-
-    assert world.run(*APPROVE).code == Exit.REFUSED
-    assert world.all_refs() == before
-    assert world.run("pr", "close", "edge-1#2").out == "already closed edge-1#2 Create web from web/v1\n"
-
-
-def test_draft_that_changes_more_than_its_package_is_merged_with_git(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    draft_that_changes_more(world)
-    edited_on_main(world)
-    apply(world)
-
-    said = world.run(*APPROVE)
-
-    assert said.code == Exit.REFUSED
-    assert "also changes README.md, outside of package web" in said.out
-    assert "Remove that change from the branch, or merge the branch with git." in said.out
 
 
 def test_edited_draft_is_merged_with_main_and_keeps_what_others_wrote_there(tmp_path: Path) -> None:

@@ -97,30 +97,6 @@ def test_record_without_a_legible_head_stalls_nothing_and_is_named(world: World,
     assert world.run("plan").code == 0
 
 
-def test_record_under_another_name_or_of_a_missing_object_is_named(world: World) -> None:
-    forge_record(world, 77, b"{}", name=b"other.json")
-    point(world.root / "edge-1.git", "refs/reconciler/pulls/78", "f" * 40)
-
-    planned = world.run("plan")
-
-    assert planned.code == 3
-    assert rows(planned.out) == {"edge-1/web": "edit", "edge-1/db": "edit"}
-    assert "Pull request 77 of repository edge-1 cannot be read: it has no pull.json" in planned.out
-
-
-@pytest.mark.parametrize("taken", ["999999999", "5/x", "1" + "0" * 20])
-def test_next_pull_request_gets_a_number_that_is_free(world: World, taken: str) -> None:
-    _, record = pull_of(world, "web")
-    forge_record(world, taken, json.dumps({**record, "head": "drafts/other/x", "state": "closed"}).encode())
-    edge = world.root / "edge-1.git"
-    number, _ = pull_of(world, "web")
-    git(edge, "update-ref", "-d", f"refs/reconciler/pulls/{number}")
-
-    assert world.run("apply").code == 0
-    assert world.run("plan").code == 0
-    assert pull_of(world, "web")[0] < 999_999_999
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -151,36 +127,6 @@ def test_forged_record_changes_no_other_package(world: World, change: dict[str, 
     assert "pushed   edge-1 drafts/db/packagevariant-2" in applied.out, applied.out
     for command in (["pr", "list", "--all"], ["pr", "show", f"edge-1#{number}"], ["status"]):
         assert world.run(*command).code in {0, 2, 3}, command
-
-
-def test_draft_whose_tip_has_no_author_line_is_still_the_draft(world: World) -> None:
-    edge = world.root / "edge-1.git"
-    before = refs(edge)
-    lines = git(edge, "cat-file", "commit", HEAD).splitlines(keepends=True)
-    text = "".join(line for line in lines if not line.startswith("author "))
-    point(edge, f"refs/heads/{HEAD}", write_object(edge, b"commit", text.encode()))
-
-    planned = world.run("plan")
-    assert rows(planned.out)["edge-1/db"] == "edit"
-    world.run("apply")
-
-    after = refs(edge)
-    assert after.keys() == before.keys(), "no second draft, no second pull request"
-
-
-def test_record_of_the_state_that_cannot_be_read_stays_in_the_history(world: World) -> None:
-    state = "reconciler/fleet/state"
-    path = "packagevariants/default/edge-1.jsonl"
-    with world.edit("control", "Break a record", branch=state) as copy:
-        (copy / path).write_text("{broken")
-    broken = refs(world.control)[f"refs/heads/{state}"]
-
-    applied = world.run("apply")
-
-    assert f"git show {broken}:{path}" in applied.out, applied.out
-    assert rows(applied.out)["edge-1/db"] == "edit"
-    assert git(world.control, "show", f"{broken}:{path}") == "{broken"
-    git(world.control, "merge-base", "--is-ancestor", broken, state)
 
 
 @pytest.mark.parametrize("ref", ["state", "status"])
@@ -228,26 +174,6 @@ def test_forged_record_of_a_variant_changes_no_other_package(world: World, chang
     assert "\n::" not in applied.out + applied.err
     assert world.run("status").code in {0, 3}
     assert world.run("plan").code in {0, 3, 4, 7}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"[" * 50_000,
-        b'{"namespace": "default", "name": "web-edge-1", "package": {"since": "9999999-01-01T00:00:00Z"}}',
-        b'{"namespace": ["x"], "name": {}, "package": {"phase": {"a": 1}, "since": 1e400}}',
-        b'{"namespace": "default", "name": "web-edge-1", "package": {"phase": "published", "since": "-1"}}',
-        b"\xff\xfe",
-    ],
-)
-def test_forged_status_changes_no_package(world: World, content: bytes) -> None:
-    with world.edit("control", "Forge a status", branch="reconciler/fleet/status") as copy:
-        (copy / "conditions/packagevariants/default/web-edge-1.json").write_bytes(content)
-
-    applied = world.run("apply")
-
-    assert applied.code == 0, applied
-    assert rows(applied.out) == {"edge-1/web": "edit", "edge-1/db": "edit"}
 
 
 @pytest.mark.parametrize(

@@ -41,27 +41,6 @@ spec:
 {more}"""
 
 
-def package_set(expression: str) -> str:
-    return f"""\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: every
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: app
-    revision: 1
-  targets:
-  - repositories:
-    - name: edge
-    template:
-      downstream:
-        packageExpr: {json.dumps(expression)}
-"""
-
-
 class Fleet(World):
     """One blueprint, one downstream repository `edge`, and manifests."""
 
@@ -135,61 +114,6 @@ def test_invalid_path_is_told_at_its_field_and_siblings_proceed(tmp_path: Path, 
     assert (problem["reason"], problem["location"]["line"]) == ("InvalidName", 13)
 
 
-def test_invalid_path_of_an_expression_is_told_at_the_expression(tmp_path: Path) -> None:
-    expression = "packageDefault + '.lock'"
-    fleet = make_fleet(tmp_path / "w", {"set": package_set(expression), "good": variant("good", "good")})
-
-    (problem,) = fleet.plan()["problems"]
-
-    assert (problem["reason"], problem["location"]["line"]) == ("InvalidName", 16)
-    assert "'app.lock' may not be part of a Git ref" in problem["message"]
-    assert fleet.ops() == {"good": "create New"}
-
-
-def test_existing_package_keeps_a_name_that_porch_would_refuse(tmp_path: Path) -> None:
-    existing = {"My_App/Kptfile": kptfile("My_App"), "My_App/object.yaml": OBJECT}
-    manifest = variant("mine", "My_App", adoptionPolicy="adoptExisting")
-    fleet = make_fleet(tmp_path / "w", {"mine": manifest}, existing)
-
-    assert fleet.ops() == {"My_App": "adopt Adopted"}
-
-
-def test_parent_of_foreign_packages_is_refused(tmp_path: Path) -> None:
-    foreign = {"top/in/Kptfile": kptfile("in"), "top/in/object.yaml": OBJECT}
-    fleet = make_fleet(
-        tmp_path / "w", {"top": variant("top", "top"), "good": variant("good", "good")}, foreign
-    )
-
-    (problem,) = fleet.plan()["problems"]
-    applied = fleet.run("apply")
-
-    assert problem["message"] == (
-        'package path "top" conflicts with existing package "top/in": packages cannot be nested'
-    )
-    assert applied.code == 3
-    assert fleet.ops()["top"] == "block NestedPackage"
-    assert fleet.ops()["good"] == "keep InReview"
-    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/good/packagevariant-1"]
-
-
-@pytest.mark.parametrize("existing", ["main", "draft"])
-def test_child_of_existing_package_is_refused(tmp_path: Path, existing: str) -> None:
-    foreign = {"a/Kptfile": kptfile("a")}
-    fleet = make_fleet(
-        tmp_path / "w", {"child": variant("child", "a/b")}, foreign if existing == "main" else {}
-    )
-    if existing == "draft":
-        Repo(fleet.edge).commit(foreign, branch="drafts/a/theirs", start="main")
-
-    (problem,) = fleet.plan()["problems"]
-
-    assert problem["message"] == (
-        'package path "a/b" conflicts with existing package "a": packages cannot be nested'
-    )
-    assert fleet.run("apply").code == 3
-    assert fleet.ops()["a/b"] == "block NestedPackage"
-
-
 def test_two_new_packages_that_nest_are_both_refused_and_one_of_them_suffices(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp"), "m": variant("m", "grp/m")})
 
@@ -220,48 +144,6 @@ def test_package_may_move_below_its_own_path_once_the_old_one_is_deleted(tmp_pat
     assert fleet.ops() == {"grp/m": "keep InReview"}
 
 
-def test_draft_that_leaves_with_the_plan_is_no_neighbour(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp")})
-    fleet.run("apply")
-    fleet.write({"grp": variant("grp", "grp/m")})
-
-    assert fleet.run("apply").code == 0
-    assert fleet.ops() == {"grp/m": "keep InReview"}
-    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/grp/m/packagevariant-1"]
-
-
-@pytest.mark.parametrize("package", ["notes", "notes/web"])
-def test_file_on_main_in_the_way_is_told_and_siblings_proceed(tmp_path: Path, package: str) -> None:
-    manifests = {"bad": variant("bad", package), "good": variant("good", "good")}
-    fleet = make_fleet(tmp_path / "w", manifests, {"notes": "mine\n"})
-
-    assert fleet.run("apply").code == 3
-    assert fleet.ops() == {"good": "keep InReview", package: "block PathTaken"}
-    assert fleet.plan()["problems"][0]["location"]["line"] == 13
-
-
-def test_directory_without_a_kptfile_is_not_taken_without_adoption(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, {"web/README.md": "mine\n"})
-
-    assert fleet.run("apply").code == 3
-    assert fleet.ops() == {"web": "block PackageExists"}
-
-
-@pytest.mark.parametrize("name", ["drafts", "drafts/web"])
-def test_branch_in_the_way_of_drafts_is_told_once_at_the_repository(tmp_path: Path, name: str) -> None:
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web"), "db": variant("db", "db")})
-    Repo(fleet.edge).point(f"refs/heads/{name}", Repo(fleet.edge).oid("main"))
-
-    (problem,) = fleet.plan()["problems"]
-    applied = fleet.run("apply")
-
-    assert problem["location"]["path"] == "manifests/repository-edge.yaml"
-    assert f"Branch {name} of repository edge" in problem["message"]
-    assert applied.code == 3, applied
-    blocked = {"db", "web"} if name == "drafts" else {"web"}
-    assert {path for path, op in fleet.ops().items() if op == "block PathTaken"} == blocked
-
-
 def test_branch_called_reconciler_keeps_a_deletion_from_being_proposed(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
     fleet.run("apply")
@@ -273,26 +155,6 @@ def test_branch_called_reconciler_keeps_a_deletion_from_being_proposed(tmp_path:
 
     assert applied.code == 3, applied
     assert fleet.ops() == {"web": "block PathTaken"}
-
-
-def test_tag_in_the_way_of_revisions_is_told_before_the_first_draft(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
-    Repo(fleet.edge).tag("web")
-
-    assert fleet.run("apply").code == 3
-    assert fleet.ops() == {"web": "block PathTaken"}
-
-
-def test_path_in_the_directory_of_another_repository_is_refused(tmp_path: Path) -> None:
-    fleet = make_fleet(
-        tmp_path / "w", {"web": variant("web", "team/web")}, {"team/web/Kptfile": kptfile("web")}
-    )
-    team = repository("edge").replace("name: edge\n", "name: team\n", 1) + "    directory: team\n"
-    fleet.write({"repository-team": team})
-
-    (problem,) = fleet.plan()["problems"]
-
-    assert problem["message"] == 'package path "team/web" lies in the directory of Repository default/team'
 
 
 def test_paths_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
@@ -315,20 +177,6 @@ def test_adopted_directory_keeps_every_file_and_gets_the_package(tmp_path: Path)
     assert "upstreamLock" in files["web/Kptfile"]
     fleet.run("apply")
     assert fleet.ops() == {"web": "keep UpToDate"}
-
-
-def test_adoption_waits_for_a_draft_of_other_people(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web", adoptionPolicy="adoptExisting")})
-    edge = Repo(fleet.edge)
-    edge.commit({"web/Kptfile": kptfile("web")}, branch="drafts/web/theirs", start="main")
-
-    assert fleet.run("apply").code == 7
-    assert fleet.ops() == {"web": "keep ForeignDraft"}
-    assert [n for n in refs(fleet.edge) if "/drafts/" in n] == ["refs/heads/drafts/web/theirs"]
-
-    edge.merge("drafts/web/theirs", how="squash")
-    edge.delete("refs/heads/drafts/web/theirs")
-    assert fleet.ops() == {"web": "adopt Adopted"}
 
 
 def deployment(image: str, replicas: int) -> str:
@@ -403,24 +251,6 @@ def published(tmp_path: Path, edge: Mapping[str, str] | None = None) -> Fleet:
     return fleet
 
 
-def test_change_on_main_under_an_open_deletion_renews_the_proposal(tmp_path: Path) -> None:
-    fleet = published(tmp_path)
-    fleet.write({"web": None})
-    fleet.run("apply")
-    Repo(fleet.edge).commit({"web/mine.yaml": OBJECT, "web/sub/Kptfile": kptfile("sub")})
-
-    refused = fleet.run("approve", "edge/web")
-    assert refused.code == 4
-    assert "it proposes the deletion anew" in refused.out
-
-    applied = fleet.run("apply")
-    assert applied.code == 0, applied
-    assert fleet.ops() == {"web": "keep DeletionProposed"}
-    assert "web/mine.yaml" not in fleet.files("reconciler/fleet/delete/web")
-    assert fleet.run("approve", "edge/web").code == 0
-    assert fleet.files() == {"README.md": "edge\n"}
-
-
 def test_file_that_a_person_restores_in_a_deletion_stays(tmp_path: Path) -> None:
     fleet = published(tmp_path)
     fleet.write({"web": None})
@@ -431,19 +261,6 @@ def test_file_that_a_person_restores_in_a_deletion_stays(tmp_path: Path) -> None
     assert fleet.run("approve", "edge/web").code == 0
 
     assert fleet.files() == {"README.md": "edge\n", "web/keep.yaml": OBJECT}
-
-
-def test_declined_deletion_leaves_no_branches_and_waits_for_nobody(tmp_path: Path) -> None:
-    fleet = published(tmp_path)
-    fleet.write({"web": None})
-    fleet.run("apply")
-    assert fleet.run("pr", "close", "edge#2").code == 0
-
-    assert fleet.run("apply").code == 0
-
-    assert fleet.ops() == {"web": "keep Rejected"}
-    assert [n for n in refs(fleet.edge) if "elet" in n] == []
-    assert fleet.run("apply").code == 0
 
 
 def test_draft_does_not_remove_a_package_that_others_made_inside_it(tmp_path: Path) -> None:

@@ -84,33 +84,6 @@ def test_package_at_the_root_is_cloned_edited_and_updated(world: World) -> None:
     assert "Nothing to do" in world.run("plan").out
 
 
-def test_package_at_the_root_gives_way_to_nothing_below_it(world: World) -> None:
-    ask(world, "branch: main", package="sub")
-
-    planned = world.run("plan")
-
-    assert "create  edge-1/web" in planned.out, planned
-
-
-def test_set_names_the_packages_that_it_makes_of_a_whole_repository(world: World) -> None:
-    text = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: all}
-spec:
-  upstream: {repo: shop, package: ., revision: 2}
-  targets:
-  - repositories: [{name: edge-1, packageNames: [mine]}]
-"""
-    with world.edit("control", "a set") as copy:
-        (copy / "manifests/all.yaml").write_text(text)
-
-    planned = world.run("plan")
-
-    assert planned.code == 0, planned
-    assert "edge-1/mine" in planned.out
-
-
 def test_package_inside_of_the_repository_that_it_is_made_from_is_a_circle(world: World) -> None:
     text = variant("shop", "inner").replace(
         "repo: blueprints\n    package: inner\n    revision: 1",

@@ -54,13 +54,6 @@ def test_every_one_is_approved_under_a_name_of_its_own(world: World) -> None:
     assert rows(world) == {}
 
 
-def test_one_is_meant_by_its_namespace(world: World) -> None:
-    assert world.run("approve", OTHER).out == f"approved {OTHER}: web/v1\n"
-    assert sorted(rows(world).values()) == ["default/edge-1/db", DEFAULT]
-    assert world.run("pr", "close", "default/edge-1#1").code == Exit.DONE
-    assert len(rows(world)) == 1
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -87,23 +80,6 @@ def test_a_name_without_namespace_is_refused_with_names_that_work(
     assert len(rows(world)) == 3
     assert world.run("pr", "show", f"other/{name}").code == Exit.DONE
     assert world.run("explain", f"other/{name}").out.startswith(f"{OTHER}: ")
-
-
-def test_a_pattern_may_leave_the_namespace_out(world: World) -> None:
-    approved = world.run("approve", "e*/web").out.splitlines()
-
-    assert approved == [f"approved {DEFAULT}: web/v1", f"approved {OTHER}: web/v1"]
-
-
-def test_rows_name_both(world: World) -> None:
-    status = world.run("status").out
-
-    assert "default/edge-1#2, other/edge-1#1" in status  # what waits for a review
-    cells = {line.split()[0] for line in status.splitlines() if line}
-    assert {DEFAULT, OTHER} <= cells
-    assert world.run("status", OTHER).code == Exit.DONE
-    world.run("approve", OTHER)
-    assert "web/v1" in world.run("explain", OTHER).out
 
 
 def test_a_conflict_is_of_its_own_package_and_answered_there(

@@ -1,6 +1,5 @@
 """Repositories whose objects have SHA-256 names are called that, and cost themselves only."""
 
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -73,16 +72,6 @@ def test_an_upstream_and_the_control_repository_are_named(world: World) -> None:
     assert f"error: {world.root / 'control.git'} {WORDS}" in planned.err
 
 
-def test_a_working_copy_is_named(tmp_path: Path) -> None:
-    world = World(tmp_path / "world")
-    world.root.mkdir()
-    git("init", "-q", "--object-format=sha256", str(world.root / "control.git"))
-
-    for command in ("plan", "apply", "check"):
-        done = world.run(command)
-        assert (done.code, WORDS in done.err) == (Exit.UNAVAILABLE, True), done
-
-
 @contextmanager
 def dumb(root: Path) -> Iterator[str]:
     """Serve files as they are: Git's dumb protocol."""
@@ -116,22 +105,3 @@ def test_a_repository_of_a_server_is_named(role: str, server: str, world: World)
     assert has_draft(world, "edge-1") is (role != "blueprints")
     assert control.returncode == Exit.UNAVAILABLE, control
     assert f"{role}.git {WORDS}" in control.stderr
-
-
-def test_what_the_hint_says_works(world: World, tmp_path: Path) -> None:
-    convert(world.root / "edge-2.git")
-    applied = world.run("apply")
-    hint = next(line for line in (applied.out + applied.err).splitlines() if "fast-export" in line)
-    init, move = (part for part in hint.split("`") if part.startswith("git "))
-
-    for line in (init, move):
-        subprocess.run(
-            ["bash", "-ec", line.replace("NEW", str(tmp_path / "new"))],
-            cwd=world.root / "edge-2.git",
-            check=True,
-        )
-    shutil.rmtree(world.root / "edge-2.git")
-    (tmp_path / "new").rename(world.root / "edge-2.git")
-
-    assert world.run("apply").code == Exit.DONE
-    assert has_draft(world, "edge-2")

@@ -10,14 +10,13 @@ from reconciler.inventory.shard import Shard
 from reconciler.names.ids import normalise_url
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.http_git import HttpGit, serve
-from tests.support.shards import shard_in, split_root
+from tests.support.shards import split_root
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.standing import standing
-from tests.support.world import EPOCH, Said, World, build_world
+from tests.support.world import Said, World
 
 pytestmark = pytest.mark.slow
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 EDGES = tuple(f"edge-{n}" for n in range(1, 7))
 SOURCES = tuple(f"for-{edge}" for edge in EDGES)
 NAMES = ("blueprints", *EDGES, *SOURCES)
@@ -96,35 +95,6 @@ def test_a_question_about_a_package_contacts_its_repository_and_upstreams(fleet:
     assert fleet.contacted("status", f"{edge}/web", "edge-3/web") == set(NAMES)
 
 
-def test_a_shard_contacts_the_upstream_that_a_package_leaves(fleet: ServedFleet) -> None:
-    # How URLs are shared out depends on the port of the server.
-    shard = next(s for s in SPLITS if fleet.needed(s) & set(EDGES) and set(SOURCES) - fleet.needed(s))
-    edge, left = min(set(EDGES) & fleet.needed(shard)), min(set(SOURCES) - fleet.needed(shard))
-    owner = f"reconciler.dev/owner: fleet/default/db-{edge}"
-    place = f"reconciler.dev/location: {edge}/db"
-    text = kptfile("db").replace("metadata:\n", f"metadata:\n  annotations: {{{owner}, {place}}}\n")
-    lock = f"repo: {fleet.server.address}/{left}.git, directory: db, ref: db/v1, commit: '{'1' * 40}'"
-    text += f"upstreamLock: {{type: git, git: {{{lock}}}}}\n"
-    Repo(fleet.world.root / f"{edge}.git").commit({"db/Kptfile": text})
-
-    assert fleet.plan(shard) == fleet.needed(shard) | {left}
-
-
-def test_a_shard_contacts_the_whole_fleet_where_deletions_are_refused(fleet: ServedFleet) -> None:
-    control = Repo(fleet.world.root / "control.git")
-    text = control.read("main", "reconciler.yaml").decode()
-    control.commit({"reconciler.yaml": f"{text}  deletions: {{minimum: 2, share: 0.1}}\n"})
-    for path in fleet.world.repositories():
-        Repo(path).git.config["http.receivepack"] = "true"
-    assert fleet.world.run("apply").code == 0
-    shard = next(s for s in SPLITS if set(EDGES) - fleet.needed(s))
-    control.commit({manifest(edge, "web"): None for edge in EDGES[:3]})
-
-    assert fleet.plan(shard) == set(NAMES)
-    assert "reads every repository: the deletion guard refuses deletions" in fleet.said.out
-    assert "do what its row asks" not in fleet.said.out, "packages of other shards ask for nothing here"
-
-
 @pytest.mark.parametrize("how", ["gone", "broken"])
 def test_repositories_of_other_shards_change_nothing(tmp_path: Path, how: str) -> None:
     undisturbed = apply_one_shard(tmp_path / "w", "")
@@ -144,22 +114,6 @@ def apply_one_shard(root: Path, how: str) -> tuple[Said, dict[str, str]]:
     for name in others:
         shutil.rmtree(root / f"{name}.git", ignore_errors=True)
     return said, standing(root)
-
-
-def test_a_shard_that_deletes_reads_no_other_repository_for_the_age_of_a_snapshot(tmp_path: Path) -> None:
-    root = split_root(tmp_path, "cluster-1", "cluster-2")
-    world = build_world(FIXTURES / "02-object-selector", root)
-    assert world.run("apply").code == 0
-    with world.edit("control", "A cluster is gone") as copy:
-        (copy / "snapshot/clusters/cluster-1.yaml").unlink()
-        header = copy / "snapshot/snapshot.yaml"
-        header.write_text(header.read_text().replace("count: 3", "count: 2"))
-    Repo(world.root / "cluster-2.git").commit({"README.md": "Later\n"}, time=EPOCH + 30 * 24 * 3600)
-
-    said = world.run("plan", "--shard", f"{shard_in(root, 'cluster-1')}/2")
-
-    assert "reads every repository" not in said.out
-    assert "delete  cluster-1/web" in said.out
 
 
 def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path) -> None:

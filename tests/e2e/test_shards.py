@@ -17,7 +17,6 @@ from tests.support import records
 from tests.support.git import Repo
 from tests.support.shards import shard_in, split_root
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.world import git
 
 pytestmark = pytest.mark.slow
 
@@ -148,21 +147,6 @@ def drafts(refs: dict[str, object]) -> dict[str, object]:
     return {name: oid for name, oid in refs.items() if " refs/heads/drafts/" in name}
 
 
-def test_a_shard_touches_its_own_repositories_only(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", EDGES)
-    touched = []
-    for index in range(3):
-        before = everything(tmp_path / "w")
-        run(tmp_path / "w", "apply", "--control", "control.git", "--shard", f"{index}/3")
-        after = everything(tmp_path / "w")
-        touched.append(
-            {name.split()[0] for name in after if after[name] != before.get(name)} - {"control.git"}
-        )
-
-    assert set().union(*touched) == {f"{edge}.git" for edge in EDGES}
-    assert sum(map(len, touched)) == len(EDGES)
-
-
 @pytest.mark.parametrize("last", [True, False], ids=["after", "before"])
 def test_a_shard_keeps_the_records_of_others(tmp_path: Path, last: bool) -> None:
     """A record is a finalizer: what another shard could not do yet must not look done."""
@@ -199,24 +183,3 @@ def recorded(root: Path, edge: str) -> dict[str, bytes]:
     """Return the records of one repository's variants, by their paths on the state branch."""
     found = records.recorded(root / "control.git")
     return {path: data for path, data in found.items() if path.endswith(f"-{edge}.json")}
-
-
-def test_each_shard_writes_its_part_of_the_dashboard(tmp_path: Path) -> None:
-    root = split_root(tmp_path, *EDGES[:2])
-    write_world(root, EDGES)
-    control = Repo(root / "control.git")
-    written = control.read("main", "reconciler.yaml").decode()
-    control.commit({"reconciler.yaml": f"{written}  pullRequests: {{dashboard: true}}\n"})
-    apply(root, 2)
-    branch = "reconciler/fleet/status"
-    names = git(root / "control.git", "ls-tree", "--name-only", branch).split()
-
-    parts = [control.read(branch, f"dashboard-{part}-of-2.md").decode() for part in range(2)]
-
-    assert [name for name in names if "dashboard" in name] == ["dashboard-0-of-2.md", "dashboard-1-of-2.md"]
-    for edge in EDGES:
-        owner = shard_in(root, edge)
-        assert [f"`{edge}/web`" in part for part in parts] == [owner == 0, owner == 1]
-    apply(root, 1)
-    names = git(root / "control.git", "ls-tree", "--name-only", branch).split()
-    assert [name for name in names if "dashboard" in name] == ["dashboard.md"]

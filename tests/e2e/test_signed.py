@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.run.apply import apply_plan
-from reconciler.run.plan import RunOptions, plan_run
 from tests.support.git import Repo, make_repository
 from tests.support.signing import Key, make_key, verify
 from tests.support.small_world import manifest, repository, variant, write_world
@@ -130,20 +128,4 @@ def test_run_with_another_key_writes_no_commit_again(tmp_path: Path, key: Key) -
         path.write_text(f"{config}  commits: {{{settings_of(key)}}}\n")
 
     assert world.run("apply", "--quiet").code == 0
-    assert packages(world) == before
-
-
-def test_commit_that_another_run_signed_with_another_key_is_there_already(tmp_path: Path) -> None:
-    first, second = make_key(tmp_path / "first"), make_key(tmp_path / "second")
-    used = tmp_path / "used"
-    used.write_bytes(first.private.read_bytes())
-    world = make(tmp_path / "w", f"sign: ssh, signingKeyFile: {used}")
-    planned = plan_run(RunOptions(str(world.control), world.root / "other"), to_apply=True)
-    assert world.run("apply", "--quiet").code == 0
-    before = packages(world)
-    used.write_bytes(second.private.read_bytes())
-
-    outcome = apply_plan(planned)
-
-    assert [effect for effect in outcome.effects if effect.error and "control" not in effect.repository] == []
     assert packages(world) == before

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
-from tests.e2e.test_cluster_snapshots import CLUSTERS, SET, VARIANT, build, snapshot
+from tests.e2e.test_cluster_snapshots import CLUSTERS, SET, build, snapshot
 from tests.support.world import World, git
 
 
@@ -68,16 +68,3 @@ def test_option_of_the_hint_adds_the_missing_kind(tmp_path: Path, monkeypatch: p
     publish(world, line, listed("Squad", "blue"), monkeypatch)
 
     assert "create  edge-1/of-blue" in world.run("plan").out
-
-
-def test_kinds_of_packages_that_could_not_be_read_are_not_called_needless(tmp_path: Path) -> None:
-    world = build(tmp_path / "w", {"manifests/web.yaml": VARIANT.format(edge="edge-1")})
-    assert world.run("snapshot", "kinds").out == "Team.hr.example.com\n"
-    (world.root / "blueprints.git").rename(world.root / "away")
-
-    said = world.run("snapshot", "kinds", cache="another")
-
-    assert (said.code, said.out) == (Exit.UNAVAILABLE, "")
-    assert "not read: manifests/blueprints.yaml" in said.err
-    assert "may need kinds that are not listed" in said.err
-    assert "needs no snapshot" not in said.err

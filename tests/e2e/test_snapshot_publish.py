@@ -4,11 +4,8 @@ import json
 import os
 import re
 import subprocess
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -152,89 +149,3 @@ def test_a_list_that_failed_publishes_nothing(
     assert ran.returncode != 0
     assert git(copy.parent / "control.git", "rev-parse", "main") == before
     assert names(published(copy)) == ["default/a"]
-
-
-class ApiServer(BaseHTTPRequestHandler):
-    """Enough of an API server for the real kubectl: discovery, and lists over all namespaces."""
-
-    objects: ClassVar[dict[str, list[dict[str, Any]]]] = {}
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        value = self.answers().get(path)
-        self.send_response(200 if value else 404)
-        self.send_header("Content-Type", "application/json")
-        self.end_headers()
-        self.wfile.write(json.dumps(value or {"kind": "Status", "status": "Failure"}).encode())
-
-    def answers(self) -> dict[str, Any]:
-        def resources(version: str, name: str, kind: str) -> dict[str, Any]:
-            verbs = ["list", "get"]
-            entry = {
-                "name": name,
-                "singularName": kind.lower(),
-                "namespaced": True,
-                "kind": kind,
-                "verbs": verbs,
-            }
-            return {"kind": "APIResourceList", "groupVersion": version, "resources": [entry]}
-
-        def listing(version: str, kind: str) -> dict[str, Any]:
-            return {
-                "kind": f"{kind}List",
-                "apiVersion": version,
-                "metadata": {},
-                "items": self.objects.get(kind, []),
-            }
-
-        v1 = {"groupVersion": "example.com/v1", "version": "v1"}
-        groups = [{"name": "example.com", "versions": [v1], "preferredVersion": v1}]
-        return {
-            "/api": {"kind": "APIVersions", "versions": ["v1"]},
-            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-            "/api/v1": resources("v1", "secrets", "Secret"),
-            "/apis/example.com/v1": resources("example.com/v1", "clusters", "Cluster"),
-            "/api/v1/secrets": listing("v1", "Secret"),
-            "/apis/example.com/v1/clusters": listing("example.com/v1", "Cluster"),
-        }
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def api_server(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment in which kubectl talks to a server on the loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), ApiServer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
-    }
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
-    yield {"KUBECONFIG": str(tmp_path / "kubeconfig"), "HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"}
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.needs("kubectl")
-def test_the_real_kubectl_understands_the_commands(copy: Path, api_server: dict[str, str]) -> None:
-    ApiServer.objects = {"Cluster": [cluster("a"), cluster("b", "east")], "Secret": [SECRET]}
-    ran = publish(copy, api_server)
-
-    assert ran.returncode == 0, ran.stderr
-    assert names(published(copy)) == ["default/a", "east/b"]
-
-    ApiServer.objects = {"Cluster": [cluster("b", "east")]}
-    ran = publish(copy, api_server)
-
-    assert ran.returncode == 0, ran.stderr
-    snapshot = published(copy)
-    assert names(snapshot) == ["east/b"]
-    assert snapshot.of_kind("v1", "Secret") == ()
-    assert snapshot.is_complete(GroupKind("", "Secret"), "default")

@@ -10,15 +10,6 @@ from tests.support.small_world import manifest, repository, write_world
 from tests.support.world import World, git
 
 ALLOWED = "  snapshot: {repositories: true}\n"
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: all}
-spec:
-  upstream: {repo: blueprints, package: db, revision: 1}
-  targets:
-  - repositorySelector: {matchLabels: {role: edge}}
-"""
 
 
 @pytest.fixture
@@ -55,16 +46,6 @@ def test_it_gets_nothing_and_its_neighbours_proceed(world: World) -> None:
     assert "error    reach: Repository default/edge-2: Only a snapshot names " in doctor.out
 
 
-def test_it_is_not_even_opened(world: World) -> None:
-    (world.root / "edge-2.git").rename(world.root / "elsewhere")
-
-    ran = world.run("plan")
-
-    assert ran.code == Exit.INVALID_INPUT
-    assert "RepositoryRefused" in ran.out
-    assert "RepositoryUnavailable" not in ran.out
-
-
 def test_both_ways_out_that_the_hint_names(world: World) -> None:
     allow(world)
     assert world.run("plan").code == Exit.DONE
@@ -78,30 +59,6 @@ def test_both_ways_out_that_the_hint_names(world: World) -> None:
     assert world.run("plan").code == Exit.INVALID_INPUT
     Repo(world.control).commit({"manifests/repositories/edge-2.yaml": repository("edge-2")})
     assert world.run("plan").code == Exit.DONE
-
-
-def test_set_that_selects_it_writes_to_the_others(world: World) -> None:
-    files = {f"manifests/repositories/{n}.yaml": labelled(n) for n in ("edge-1",)}
-    removed = {
-        manifest("edge-1", "db"): None,
-        manifest("edge-2", "web"): None,
-        manifest("edge-1", "web"): None,
-    }
-    Repo(world.control).commit(
-        {**files, **removed, "snapshot/r.yaml": labelled("edge-2"), "manifests/set.yaml": SET}
-    )
-    before = world.all_refs()["edge-2.git"]
-
-    ran = world.run("apply")
-
-    assert ran.code == Exit.INVALID_INPUT
-    assert "RepositoryRefused" in ran.out
-    assert world.all_refs()["edge-2.git"] == before
-    assert "drafts/db" in "".join(world.all_refs()["edge-1.git"])
-
-
-def labelled(name: str) -> str:
-    return repository(name).replace("namespace: default", "namespace: default\n  labels: {role: edge}")
 
 
 @pytest.mark.parametrize("gone", [(), (manifest("edge-2", "web"),), ("snapshot/r.yaml",)])

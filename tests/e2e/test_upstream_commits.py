@@ -65,15 +65,3 @@ def test_a_rollback_lists_what_it_takes_back(world: World) -> None:
         "- ``web: `notes` <b>of</b",
         "- `web: a smaller image` ",
     ]
-
-
-def test_bookkeeping_is_folded(world: World) -> None:
-    body = move(world, 3)
-
-    shown, _, folded = body.partition("<details>")
-    assert "| variant |" not in shown
-    assert "upstreamLock" not in shown
-    assert "image: registry.example/web:v3" in shown
-    assert "| variant | `PackageVariant default/web-edge-1` |" in folded
-    assert "ref: web/v3" in folded
-    assert folded.rstrip().endswith("</details>")

@@ -151,16 +151,6 @@ def test_the_index_is_checked_too_and_each_fault_is_one_problem(
     assert checked(capfd, "index") == (code, errors)
 
 
-def test_valid_manifests_are_counted(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "a.yaml").write_text(
-        f"{VARIANT}---\n{REPOSITORY}---\n{CONFIGURATION.split('---', maxsplit=1)[0]}"
-    )
-    (here / "b.yaml").write_text(f"{VARIANT}---\n{REPOSITORY}")
-
-    assert invoke(["validate", "b.yaml"]) == 0
-    assert capfd.readouterr().out == "2 manifests in 1 file: valid\n"
-
-
 def test_one_object_in_two_files_is_an_error_at_both(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (here / "a.yaml").write_text(VARIANT)
     (here / "b.yaml").write_text(VARIANT)
@@ -202,43 +192,3 @@ def test_without_a_path_the_configured_files_of_the_working_copy_are_checked(
     monkeypatch.chdir(here / "c/manifests")
 
     assert checked(capfd) == (3, ["a.yaml:11:39: InvalidExpression"])
-
-
-@pytest.mark.parametrize(
-    ("head", "hints"),
-    [
-        ("", ["Add apiVersion: reconciler.dev/v1alpha1.", "Add kind: Reconciler."]),
-        ("apiVersion: reconciler.dev/v1alpha1\nkind: Reconcilr\n", ["Did you mean Reconciler?"]),
-    ],
-)
-def test_file_with_the_name_of_the_configuration_has_to_be_one(
-    here: Path, capfd: pytest.CaptureFixture[str], head: str, hints: list[str]
-) -> None:
-    (here / "reconciler.yaml").write_text(f"{head}metadata:\n  name: fleet\n")
-
-    assert invoke(["validate"]) == 3
-
-    said = capfd.readouterr().out
-    assert all(f"hint: {hint}\n" in said for hint in hints)
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("arguments", [(), ("nothing-here",)])
-def test_nothing_to_check_is_a_wrong_call(
-    capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
-    assert invoke(["validate", *arguments]) == 2
-    assert "hint:" in capfd.readouterr().err
-
-
-def test_sarif_names_the_place(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (here / "a.yaml").write_text(SET)
-
-    assert invoke(["validate", "a.yaml", "-o", "sarif"]) == 3
-
-    (result,) = json.loads(capfd.readouterr().out)["runs"][0]["results"]
-    place = result["locations"][0]["physicalLocation"]
-    assert (place["artifactLocation"]["uri"], place["region"]) == (
-        "a.yaml",
-        {"startLine": 11, "startColumn": 39},
-    )

@@ -2,13 +2,11 @@
 
 import base64
 import json
-import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from reconciler.cli.main import invoke
 from tests.e2e.test_secrets import outputs
 from tests.support.charts import KPTFILE, needs_helm
 from tests.support.git import Repo, make_repository
@@ -188,16 +186,6 @@ def test_changed_value_of_a_secret_is_in_no_output(world: World) -> None:
     )
 
 
-def test_patch_of_a_package_with_values_of_secrets_leaves_their_files_alone(world: World) -> None:
-    patch = world.run("plan", "--diff", "--all", NAME).out
-
-    with world.edit(EDGE, "patch") as copy:
-        subprocess.run(["git", "apply", "-"], cwd=copy, input=patch, text=True, check=True)
-        changed = git(copy, "diff", "--name-only").split()
-
-    assert changed == ["web/Kptfile"]
-
-
 def test_conflict_about_a_value_of_a_secret_is_in_no_output(world: World) -> None:
     """People replaced the value in its Secret, so main has the old one in no Secret any more."""
     with world.edit(EDGE, "Ours") as copy:
@@ -221,27 +209,6 @@ def test_conflict_about_a_value_of_a_secret_is_in_no_output(world: World) -> Non
     assert [each["local"] for each in told["conflicts"] if each["field"].endswith("image")] == [
         "nginx:1.1-ours"
     ]
-
-
-def test_packages_in_directories_are_merged_without_a_value(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world.run("apply")
-    sides = [world.root / side for side in ("main", "draft", "ours")]
-    for side, branch in zip(sides, ("main", draft(world), "main"), strict=True):
-        git(world.root, "clone", "-q", "-b", branch, f"{EDGE}.git", str(side))
-    replace_in(sides[2] / "web/chart.yaml.input", "pl41n-first-value", HELD)
-    replace_in(sides[2] / "web/deployment_web.yaml", "pl41n-first-value", HELD)
-    old, new, ours = (str(side / "web") for side in sides)
-    update = ["package", "update", "--original", old, "--upstream", new, "--local", ours]
-
-    for output in ("text", "json"):
-        assert invoke([*update, "--out-dir", str(world.root / output), "-o", output]) == 7
-    assert invoke([*update, "--out-dir", str(world.root / "f"), "--on-conflict", "fail"]) == 7
-
-    said = capsys.readouterr()
-    assert sorted(value for value in secrets() if value in said.out + said.err) == []
-    assert "***" in said.out
 
 
 def replace_in(file: Path, old: str, new: str) -> None:
