@@ -212,7 +212,7 @@ class Snapshot(Struct, frozen=True, dict=True):  # it keeps three indexes
     def definitions(self) -> Mapping[GroupKind, Mapping[str, Any]]:
         """The specs of CustomResourceDefinitions by what they define."""
         definitions: dict[GroupKind, Mapping[str, Any]] = {}
-        for definition in self.objects.get(_CRD, ()):
+        for definition in self.of_kind(*_CRD):
             if (defined := defined_kind(definition.body)) is not None:
                 definitions[defined[0]] = defined[1]
         return definitions

@@ -62,7 +62,7 @@ from reconciler.read.repositories import (
     with_commits_of_tags,
 )
 from reconciler.read.repositories.trees import read_trees
-from reconciler.read.snapshot import read_snapshot
+from reconciler.read.snapshot import read_snapshot, unknown_versions
 from reconciler.read.state import (
     ImageDigests,
     State,
@@ -152,6 +152,7 @@ class Reading(Struct, frozen=True):
                     *content.declared.manifests.notes,
                     *_read_commit(options.control, inventory.policy),
                     *_unused_secrets(inventory.repositories),
+                    *unknown_versions(inventory.snapshot, inventory.policy),
                     *unused_rules(inventory.policy, inventory.control, inventory.repositories.values()),
                     *_other_instances(options.control, inventory.policy, content.recorded.tip),
                     *notes,

@@ -19,7 +19,7 @@ from reconciler.api.validation import parse_model
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.text import LATEST_S, plural
+from reconciler.base.text import LATEST_S, plural, some, verb
 from reconciler.dependencies.dialects import GROUPS
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
@@ -376,6 +376,66 @@ def _collect(parsed: Iterable[SnapshotObject | Problem]) -> FileObjects:
 
 def _object_problem(where: Location, message: str) -> Problem:
     return Problem(where, Reason.INVALID_SNAPSHOT, message[:1].upper() + message[1:], _OBJECT_HINT)
+
+
+_KNOWN_VERSIONS: Mapping[GroupKind, tuple[str, ...]] = {
+    GroupKind(group, kind): tuple(f"{group}/{name}".lstrip("/") for name in versions.split())
+    for group, kinds, versions in (
+        ("", "Namespace", "v1"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "v1 v1beta1"),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy",
+            "v1 v1beta1 v1alpha1",
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration MutatingWebhookConfiguration",
+            "v1 v1beta1",
+        ),
+        ("config.porch.kpt.dev", "Repository", "v1alpha1"),
+        ("data.packaging.carvel.dev", "Package", "v1alpha1"),
+        ("packaging.carvel.dev", "PackageInstall", "v1alpha1"),
+        (
+            "pkg.crossplane.io",
+            "Provider Configuration Function ProviderRevision ConfigurationRevision FunctionRevision Lock",
+            "v1 v1beta1 v1alpha1",
+        ),
+        ("packages.crossplane.io", "Package PackageLock", "v1beta1 v1alpha1"),
+        ("getporter.org", "Installation", "v1"),
+        ("apps", "DaemonSet Deployment StatefulSet", "v1 v1beta2 v1beta1"),
+        ("argoproj.io", "Application", "v1alpha1"),
+        ("helm.toolkit.fluxcd.io", "HelmRelease", "v2 v2beta2 v2beta1"),
+        ("kustomize.toolkit.fluxcd.io", "Kustomization", "v1 v1beta2 v1beta1"),
+    )
+    for kind in kinds.split()
+}
+"""The versions of kinds that rules and checks read, the first one being what an unknown one is read as."""
+_MOST_FILES = 2
+
+
+def unknown_versions(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
+    """Yield a note for every unknown version of a kind that rules and checks read.
+
+    Kinds with a health are read by the gates of rollouts alone.
+    """
+    waves = (wave for rollout in policy.rollouts for wave in rollout.waves)
+    gated = {(group_of(gate.api_version), gate.kind) for wave in waves for gate in wave.gates.objects}
+    places: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
+    for of_cluster in (snapshot, *snapshot.clusters.values()):
+        for (api_version, kind), objects in of_cluster.objects.items():
+            key = GroupKind(group_of(api_version), kind)
+            is_read = key not in _HEALTH_KINDS or key in gated
+            if is_read and api_version not in _KNOWN_VERSIONS.get(key, (api_version,)):
+                members = ((item.location.path, item.namespace, item.name) for item in objects)
+                places.setdefault((api_version, kind), set()).update(members)
+    for (api_version, kind), objects_there in sorted(places.items()):
+        files, count = sorted({path for path, _, _ in objects_there}), len(objects_there)
+        closest = _KNOWN_VERSIONS[GroupKind(group_of(api_version), kind)][0]
+        yield (
+            f"{kind} of {api_version} is not known: {plural(count, 'object')} in {some(files, _MOST_FILES)} "
+            f"{verb(count, 'is', 'are')} read as {closest}, and passed over where that is not possible"
+        )
 
 
 _HINT = "Import the snapshot again: `reconciler snapshot import`."

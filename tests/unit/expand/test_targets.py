@@ -71,12 +71,9 @@ NEXT = "example.dev/v2"
 OBJECT = SnapshotObject(*KIND, "ns", "a", {}, {}, {}, AT)
 
 
-def definition(body: Any) -> SnapshotObject:
-    return SnapshotObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "c", {}, {}, body, AT)
-
-
-def of_crd(body: Any) -> dict[str, Any]:
-    return {"objects": {("apiextensions.k8s.io/v1", "CustomResourceDefinition"): (definition(body),)}}
+def of_crd(body: Any, version: str = "v1") -> dict[str, Any]:
+    kind = (f"apiextensions.k8s.io/{version}", "CustomResourceDefinition")
+    return {"objects": {kind: (SnapshotObject(*kind, "", "c", {}, {}, body, AT),)}}
 
 
 DEFINED = {
@@ -99,6 +96,7 @@ SERVED: dict[str, tuple[dict[str, Any], bool]] = {
     "another namespace was listed": ({"complete": frozenset({(GROUP_KIND, "other")})}, False),
     "it has a definition": (of_crd({"spec": {"group": "example.dev", "names": {"kind": "Cluster"}}}), True),
     "its definition serves the version": (of_crd(DEFINED), True),
+    "its definition of the first API serves the version": (of_crd(DEFINED, "v1beta1"), True),
     "its definition is newer than the list": ({"served": frozenset(), **of_crd(DEFINED)}, True),
     "its definition serves another version": (of_crd({"spec": {**DEFINED["spec"],
         "versions": [{"name": "v1", "served": False}, {"name": "v2"}]}}), False),

@@ -11,7 +11,8 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, Policy, SnapshotPolicy
-from reconciler.read.snapshot import JsonBody, drop_private, read_snapshot
+from reconciler.policy.rollouts import Gates, ObjectGate, RolloutPolicy, Wave
+from reconciler.read.snapshot import JsonBody, drop_private, read_snapshot, unknown_versions
 from tests.support.control import World
 
 Make = Callable[..., World]
@@ -217,3 +218,42 @@ def test_file_over_the_limit_is_a_problem_and_those_after_it_are_read(world: Mak
     assert (names(snapshot), snapshot.unreadable) == (["b"], True)
     (problem,) = snapshot.problems
     assert (problem.location.path, problem.message[:23]) == ("snap/a.json", "The file was not read: ")
+
+
+GATE = ObjectGate(api_version="apps/v1", kind="Deployment")
+GATED = Policy(rollouts=(RolloutPolicy(waves=(Wave("all", gates=Gates(objects=(GATE,))),)),))
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "policy", "expected"),
+    [
+        pytest.param("pkg.crossplane.io/v2", "Provider", Policy(), "pkg.crossplane.io/v1", id="a package"),
+        pytest.param("apiextensions.k8s.io/v2", "CustomResourceDefinition", Policy(),
+            "apiextensions.k8s.io/v1", id="a definition"),
+        pytest.param("v2", "Namespace", Policy(), "v1", id="of the core group"),
+        pytest.param("apps/v2", "Deployment", GATED, "apps/v1", id="what a gate reads"),
+        pytest.param("apps/v2", "Deployment", Policy(), "", id="what no gate reads"),
+        pytest.param("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition", Policy(), "",
+            id="a version that is read"),
+        pytest.param("example.com/v9", "Thing", Policy(), "", id="a kind that nothing reads"),
+    ],
+)  # fmt: skip
+def test_unknown_version_of_a_kind_that_is_read_is_told_once(
+    world: Make, api_version: str, kind: str, policy: Policy, expected: str
+) -> None:
+    items = [body(api_version, kind, metadata={"name": name}) for name in "ab"]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    made = world(
+        {
+            f"snap/{name}/{file}": data
+            for name in "xy"
+            for file, data in (("snapshot.yaml", head()), ("o.json", text))
+        }
+    )
+
+    notes = [*unknown_versions(read(made), policy)]
+
+    told = (
+        f"4 objects in snap/x/o.json, snap/y/o.json are read as {expected}, and passed over where that is not"
+    )
+    assert notes == [f"{kind} of {api_version} is not known: {told} possible"] * bool(expected)
