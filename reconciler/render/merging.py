@@ -13,9 +13,10 @@ from reconciler.api.porch import PackageVariantSpec
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
+from reconciler.functions.catalog import parse_image
 from reconciler.functions.pipeline import RunPipelines, declared_steps
 from reconciler.functions.secrets import hides_field
-from reconciler.functions.step import InvalidPipelineError, Step
+from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
 from reconciler.krm.merge import Identity, Node, child, root_of
 from reconciler.krm.values import differences, is_same, mapping_at
@@ -136,6 +137,94 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
         f"{path}: {writer} {_written(fields, resource)}. The edit of people there does not survive"
         for (path, resource, writer), fields in named.items()
     ]
+
+
+def former_values(
+    update: "UpdateTrees",
+    contents: Mapping[Oid, Files],
+    rendered: "RenderedUpstreams",
+    done: Files,
+    run: RunPipelines,
+) -> str:
+    """Return in sentences what functions that the pipeline lost wrote, and edited files still have; else "".
+
+    Other files lose it: they are made anew. What functions write into Kptfiles and the package context is
+    left out, and so is a value that the new pipeline would write as well.
+
+    Args:
+        update: The update of the package on main.
+        contents: The trees of the update.
+        rendered: Both upstreams, with the pipeline of main.
+        done: The package after its functions.
+        run: Runs functions.
+    """
+    local = contents[update.local]
+    former = _former_steps(local, done)
+    edited = [
+        path
+        for path in sorted(local.keys() & done.keys() & rendered.original.keys())
+        if path.rpartition("/")[2] not in (KPTFILE, PACKAGE_CONTEXT_FILE)
+        and not is_equal(local[path], rendered.original[path])
+    ]
+    inputs = _inputs(update, contents) if former and edited else None
+    if inputs is None:
+        return ""
+    upstream, steps = inputs.runs[:2][-1], declared_steps(local)
+    now = {**upstream, **{path: done[path] for path in _configuration(done)}}
+    new, *alone = run([now, *(_with_one_step(upstream, steps, step) for step in former)])
+    remaining: list[str] = []
+    for step, result in zip(former, alone, strict=True):
+        for path in edited:
+            have = (rendered.original, done, result.files), (upstream, new.files)
+            fields = _fields_as_made(path, local[path], *have)
+            remaining += [f"{field} ({step.function.rpartition('/')[2]})" for field in fields]
+    if not remaining:
+        return ""
+    listed = some([*dict.fromkeys(remaining)], _MOST_FIELDS)
+    return (
+        f"Functions that are no longer in the pipeline wrote what edited files still have: {listed}. "
+        "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
+    )
+
+
+def _former_steps(before: Files, after: Files) -> list[Step]:
+    """Return the mutators that a package had and has no more; one with another configuration is the same."""
+    try:
+        old, new = ([s for s in declared_steps(f) if s.stage is Stage.MUTATORS] for f in (before, after))
+    except InvalidPipelineError:
+        return []
+    for key in (_with_configuration_of, _function_of):
+        for step in [*old]:
+            twin = next((other for other in new if key(other) == key(step)), None)
+            if twin is not None:
+                old.remove(step)
+                new.remove(twin)
+    return old
+
+
+def _function_of(step: Step) -> tuple[object, ...]:
+    image = parse_image(step.image, step.tag)
+    return step.package, step.exec, image and (image.short or image.name)
+
+
+def _with_configuration_of(step: Step) -> tuple[object, ...]:
+    return *_function_of(step), step.config_path, step.config_map
+
+
+def _fields_as_made(
+    path: str, local: File, having: Sequence[Files], lacking: Sequence[Files]
+) -> Iterator[_ChangedField]:
+    """Yield the values of a file that some versions of it have too, and that others have not."""
+    for document in documents_of(local):
+        same, other = (
+            [dict(_leaves(_same_document(files.get(path), local, document))) for files in versions]
+            for versions in (having, lacking)
+        )
+        for name, value in _leaves(document.data):
+            if all(is_same(value, leaves.get(name, _NONE)) for leaves in same) and not any(
+                is_same(value, leaves.get(name, _NONE)) for leaves in other
+            ):
+                yield _ChangedField(path, str(document.identity), field_text(name))
 
 
 _WHOLE = "all"

@@ -171,8 +171,9 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     may_answer = draft is not None and (draft.is_edited or (draft.append_only and not draft.is_grouped))
     # Functions wait for answers, so a draft that people merged without a run since is not finished.
     is_unfinished = bool(record.conflicts) and output == resolved.local != record.local_tree
-    if is_unfinished or (may_answer and (record.conflicts or record.answers)):
-        return None  # people answer conflicts by what they commit, in a group beside what we wrote last
+    if is_unfinished or (may_answer and (record.conflicts or record.answers or record.warnings)):
+        # People answer conflicts, and warnings, by what they commit, in a group beside what we wrote last.
+        return None
     if output == resolved.local or (draft is not None and output in (draft.tree, draft.written)):
         return output
     return None

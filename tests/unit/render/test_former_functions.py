@@ -1,0 +1,86 @@
+"""What a function wrote that upstream took out of the pipeline is named where an edited file still has it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
+from tests.support.model import MAIN, ModelWorld, kptfile, package
+
+APP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {0}\ndata:\n  color: red\n  size: s\n"
+NAMESPACE = {"image": "gcr.io/kpt-fn/set-namespace:v0.4.1", "configMap": {"namespace": "shop"}}
+LABELS = {"image": "set-labels:v0.2.0", "configMap": {"team": "web"}}
+SETTER = {
+    "image": "search-replace:v0.2.0",
+    "configMap": {"by-value": "red", "put-value": "blue"},
+    "selectors": [{"kind": "ConfigMap"}],
+}
+PATH = {"by-path": "metadata.namespace", "put-value": "shop"}
+SAME = {"image": "search-replace:v0.2.0", "configMap": PATH}
+
+
+def published(mutators: list[dict[str, Any]]) -> dict[str, str]:
+    pipeline = f"pipeline: {json.dumps({'mutators': mutators})}\n" if mutators else ""
+    return {"Kptfile": kptfile("web", pipeline), "a.yaml": APP.format("a"), "b.yaml": APP.format("b")}
+
+
+def warnings(before: dict[str, str], after: dict[str, str], edit: tuple[str, str]) -> list[str]:
+    """Return what the update of a package says of which people edited a.yaml."""
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    for revision, files in enumerate((before, after), start=1):
+        world.publish("blueprints", "web", package(files), revision)
+    for revision in (1, 2):
+        upstream = Upstream(repo="blueprints", package="web", revision=revision)
+        downstream = Downstream(repo="edge", package="web")
+        world.variants["web"] = PackageVariantSpec(upstream=upstream, downstream=downstream)
+        plan = world.run()
+        if revision == 1:
+            world.merge("edge", world.drafts("edge")[0])
+            world.run()
+            text = world.repositories["edge"].at(MAIN).packages["web"]["a.yaml"].data.decode()
+            world.edit("edge", "web", {"a.yaml": text.replace(*edit)})
+    return [str(warning) for warning in plan.changes[0].warnings]
+
+
+EDIT = ("size: s", "size: mine")
+SAID = "Functions that are no longer in the pipeline wrote what edited files still have"
+ADVICE = "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "edit", "fields"),
+    [
+        ([NAMESPACE], [], EDIT, "metadata.namespace of ConfigMap a in a.yaml (set-namespace:v0.4.1)"),
+        (
+            [LABELS, SETTER],
+            [SETTER],
+            EDIT,
+            "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)",
+        ),
+        ([LABELS, SETTER], [LABELS], EDIT, "data.color of ConfigMap a in a.yaml (search-replace:v0.2.0)"),
+        ([NAMESPACE], [], ("", ""), ""),
+        ([NAMESPACE], [], ("shop", "mine"), ""),
+        ([NAMESPACE], [{**NAMESPACE, "image": "set-namespace:v0.4.5"}], EDIT, ""),
+        ([LABELS], [{**LABELS, "configMap": {"team": "web", "more": "x"}}], EDIT, ""),
+        ([NAMESPACE], [SAME], EDIT, ""),
+    ],
+    ids=[
+        "a namespace",
+        "a label, beside another function",
+        "a replaced value, beside another function",
+        "nobody edited a file",
+        "the value is people's own",
+        "another version of the function",
+        "another configuration of the function",
+        "another function that writes the same",
+    ],
+)
+def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
+    before: list[dict[str, Any]], after: list[dict[str, Any]], edit: tuple[str, str], fields: str
+) -> None:
+    (*_, said) = ["", *warnings(published(before), published(after), edit)]
+
+    assert said == (f"{SAID}: {fields}. {ADVICE}" if fields else "")
