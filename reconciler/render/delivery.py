@@ -23,7 +23,6 @@ from reconciler.dependencies.lock.format import (
     PORTER_KIND,
     PORTER_SCHEMA,
     ClusterLock,
-    LockedRevision,
 )
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
@@ -38,7 +37,7 @@ from reconciler.dependencies.model.cluster import (
     sharing_labels,
     template_variables,
 )
-from reconciler.dependencies.model.instances import Instance, Resolved, SlotKind
+from reconciler.dependencies.model.instances import Instance, LockedRevision, Resolved, SlotKind
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, InputKind, Install, Values, dns_label
 from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.versions import parse_relaxed

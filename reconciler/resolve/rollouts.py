@@ -14,6 +14,7 @@ from reconciler.base.text import Text, time_text
 from reconciler.expand.variants import Desired, DesiredVariant, set_key
 from reconciler.inventory.inventory import CheckState, Inventory
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import short_tag
@@ -156,12 +157,10 @@ def object_health(body: Mapping[str, Any]) -> GateResult:
 
     Source: Argo CD's `status.health` and `status.sync`; kstatus of sigs.k8s.io/cli-utils for all others.
     """
-    status = body.get("status")
-    metadata = body.get("metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
+    status, metadata = mapping_at(body, "status"), mapping_at(body, "metadata")
     parts = (metadata.get("namespace"), metadata.get("name"))
     name = f"{body.get('kind')} {'/'.join(str(part) for part in parts if part)}"
-    if not isinstance(status, Mapping) or not status:
+    if not status:
         return GateResult(Verdict.WAITING, f"{name} has no status in the snapshot")
     if body.get("kind") == "Application":
         return _application(name, status)
@@ -175,9 +174,10 @@ def object_health(body: Mapping[str, Any]) -> GateResult:
 
 
 def _application(name: str, status: Mapping[str, Any]) -> GateResult:
-    health, sync = _text(status, "health", "status"), _text(status, "sync", "status")
+    health, sync = (str(value_at(status, key, "status") or "") for key in ("health", "sync"))
     if health in _FAILING:
-        return GateResult(Verdict.FAILED, _because(f"{name} is {health}", _text(status, "health", "message")))
+        why = str(value_at(status, "health", "message") or "")
+        return GateResult(Verdict.FAILED, _because(f"{name} is {health}", why))
     if health != "Healthy":
         return GateResult(Verdict.WAITING, f"{name} is {health or 'of unknown health'}")
     # Healthy alone may be about the former revision: Argo CD judges what runs, not what is in Git.
@@ -207,9 +207,11 @@ def _workload(name: str, body: Mapping[str, Any], status: Mapping[str, Any]) -> 
         )
     # A DaemonSet has no spec.replicas: nodes decide, and its status counts under other names.
     is_daemon = body.get("kind") == "DaemonSet"
-    spec = body.get("spec")
-    desired = (spec.get("replicas", 1) if isinstance(spec, Mapping) else 1) if not is_daemon else None
-    desired = status.get("desiredNumberScheduled", 0) if desired is None else desired
+    desired = (
+        status.get("desiredNumberScheduled", 0)
+        if is_daemon
+        else value_at(body, "spec", "replicas", default=1)
+    )
     updated = status.get("updatedNumberScheduled" if is_daemon else "updatedReplicas", 0)
     ready = status.get("numberReady" if is_daemon else "readyReplicas", 0)
     if all(isinstance(count, int) for count in (desired, updated, ready)) and min(updated, ready) >= desired:
@@ -220,16 +222,7 @@ def _workload(name: str, body: Mapping[str, Any], status: Mapping[str, Any]) -> 
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    listed = status.get("conditions")
-    items = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ()
-    return {str(item.get("type")): item for item in items if isinstance(item, Mapping)}
-
-
-def _text(status: Mapping[str, Any], *path: str) -> str:
-    value: Any = status
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else ""
+    return {str(item.get("type")): item for item in mappings_at(status, "conditions")}
 
 
 def _because(text: str, why: str) -> str:
@@ -275,9 +268,13 @@ def find_rollouts(
     problems = [*idle_approvals(inventory.policy.rollouts, inventory.policy.config_path)]
     notes: list[str] = []
     every = [(r, current_record(r)) for r in _sets(outcomes, desired, inventory, sources)]
-    named = _named_by_set(every)
+    # How people may call the revisions of all upstreams, for each set that has several.
+    named: dict[ObjectName, set[str]] = {}
     for rolling, record in every:
-        wrong, idle = _check_orders(rolling, record, named.get(rolling.declared.key, frozenset()))
+        if rolling.upstream:
+            named.setdefault(rolling.declared.key, set()).update(_revisions(rolling, record))
+    for rolling, record in every:
+        wrong, idle = _check_orders(rolling, record, named.get(rolling.declared.key, ()))
         seen = {(problem.location, problem.message) for problem in problems}
         problems += (problem for problem in wrong if (problem.location, problem.message) not in seen)
         notes += idle
@@ -356,17 +353,6 @@ def _named(text: str) -> list[tuple[str, str]]:
     """Return the revisions and waves that an annotation names."""
     parts = (part.strip().rpartition("/") for part in text.split(";"))
     return [(revision, wave) for revision, _, wave in parts if revision]
-
-
-def _named_by_set(
-    every: Sequence[tuple[RollingSet, RolloutRecord | None]],
-) -> Mapping[ObjectName, frozenset[str]]:
-    """Return how people may call the revisions of all upstreams, for each set that has several."""
-    named: dict[ObjectName, frozenset[str]] = {}
-    for rolling, record in ((r, recorded) for r, recorded in every if r.upstream):
-        key = rolling.declared.key
-        named[key] = named.get(key, frozenset()) | _revisions(rolling, record)
-    return named
 
 
 def _check_orders(
@@ -477,7 +463,7 @@ def _status(rolling: RollingSet, member: RolloutMember) -> MemberStatus:
 class _Judged(NamedTuple):
     rollout: Rollout
     kept_pins: Mapping[ObjectName, KeptPin]
-    problems: tuple[Problem, ...] = ()
+    problems: Sequence[Problem] = ()
 
 
 def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
@@ -492,7 +478,8 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
     pauses = orders.pause and any(status.phase is not MemberPhase.PUBLISHED for _, status in statuses)
     is_over = record.finished or (judged.current is None and not pauses)
     record = replace(record, members=tuple(member for member, _ in members), finished=is_over)
-    phase = RolloutPhase.COMPLETE if is_over else _rollout_phase(judged, orders)
+    phase = RolloutPhase.PAUSED if orders.pause else RolloutPhase.PROGRESSING
+    phase = RolloutPhase.COMPLETE if is_over else RolloutPhase.FAILED if judged.failed else phase
     head = f"Rollout {record.revision} of {rolling.key.name}"
     rejected = frozenset(status.key for _, status in statuses if status.phase is MemberPhase.REVERTED)
     why = {
@@ -538,16 +525,10 @@ def _kept_pin(
 
 
 def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
-    """Tell whether a package waits for its wave; after its tag moved it waits for consent first."""
     outcome = rolling.outcomes.get(status.key)
+    # After its tag moved it waits for consent first.
     has_moved_tag = isinstance(outcome, ResolvedVariant) and bool(outcome.moved)
     return status.phase is MemberPhase.WAITING and status.key not in judged.moving and not has_moved_tag
-
-
-def _rollout_phase(judged: Judgement, orders: Orders) -> RolloutPhase:
-    if judged.failed is not None:
-        return RolloutPhase.FAILED
-    return RolloutPhase.PAUSED if orders.pause else RolloutPhase.PROGRESSING
 
 
 def _waiting_reason(head: str, judged: Judgement, orders: Orders, wave: str) -> str:
@@ -617,7 +598,7 @@ def _rolled_back(rolling: RollingSet, record: RolloutRecord) -> _Judged:
         staying={key: kept_pin.why for key, kept_pin in kept_pins.items()},
         waves_of=waves_of,
     )
-    return _Judged(rollout, kept_pins, tuple(problems))
+    return _Judged(rollout, kept_pins, problems)
 
 
 def _way_back(

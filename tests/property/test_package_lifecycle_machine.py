@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from reconciler.dependencies.lock.format import ClusterLock, LockedRevision, LockUpdate, ownership_entries
+from reconciler.dependencies.lock.format import ClusterLock, LockUpdate, ownership_entries
+from reconciler.dependencies.model.instances import LockedRevision
 from reconciler.dependencies.model.packages import DEFAULT_ACTIONS, Actions, ActivationRequest, RevisionPolicy
 from tests.support.package_life import NOTHING, Life
 

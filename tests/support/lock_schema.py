@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from reconciler.base.values import Record
-from reconciler.dependencies.lock.format import LockedRevision, LockOp
-from reconciler.dependencies.model.instances import OwnershipEntry, Resolved
+from reconciler.dependencies.lock.format import LockOp
+from reconciler.dependencies.model.instances import LockedRevision, OwnershipEntry, Resolved
 from reconciler.plan.changes import PinChange
 
 FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"

@@ -7,7 +7,6 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import (
     ClusterLock,
-    LockedRevision,
     LockScope,
     LockUpdate,
     PackageLock,
@@ -17,7 +16,7 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
-from reconciler.dependencies.model.instances import Resolution
+from reconciler.dependencies.model.instances import LockedRevision, Resolution
 from reconciler.dependencies.model.packages import (
     DEFAULT_ACTIONS,
     Actions,

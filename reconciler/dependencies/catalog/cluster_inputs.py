@@ -25,12 +25,19 @@ from reconciler.dependencies.model.cluster import (
     ClusterInputs,
     ClusterState,
     ObservedInstallation,
-    ObservedRevision,
     RefusedVersion,
     ResolverSettings,
     build_catalogue,
 )
-from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind, met_need
+from reconciler.dependencies.model.instances import (
+    DesiredState,
+    Instance,
+    LockedRevision,
+    Resolved,
+    Slot,
+    SlotKind,
+    met_need,
+)
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -50,6 +57,7 @@ from reconciler.dependencies.versions import (
 )
 from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject, StoredKind
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.names.ids import GroupKind, group_of
 from reconciler.names.problems import Problem
 from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection
@@ -161,8 +169,7 @@ def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
 
 def _observed(there: SnapshotObject, install: Install) -> ObservedInstallation:
     """Return an installation; its status reports the version, else the manifest pins it."""
-    text, status = install.need.range.text, there.body.get("status")
-    reported = str(status.get("version") or "") if isinstance(status, Mapping) else ""
+    text, reported = install.need.range.text, str(value_at(there.body, "status", "version") or "")
     version: Version | None = None
     for written, parse in ((text.lstrip("="), parse_loose), (reported, parse_relaxed)):
         with suppress(VersionError):
@@ -196,51 +203,51 @@ def _crd_owners(
 ) -> Iterator[tuple[GroupKind, PackageId]]:
     """Yield which package brought a kind, where the CRD's owner references name an installed one."""
     for crd in crds:
-        metadata = crd.get("metadata")
-        references = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
-        for reference in references if isinstance(references, list) else ():
+        for reference in mappings_at(crd, "metadata", "ownerReferences"):
             owner = packages.get((str(reference.get("kind")), str(reference.get("name"))))
             if owner is not None:
                 yield from ((gvk.group_kind, owner) for gvk in served_apis(crd))
 
 
-def observed_revisions(snapshot: Snapshot) -> tuple[ObservedRevision, ...]:
+def observed_revisions(snapshot: Snapshot) -> tuple[LockedRevision, ...]:
     """Return the package revisions among a snapshot's objects, lowest number first. Total; order-free.
 
     Names of both of Crossplane's naming schemes are kept. Where a snapshot shows two active revisions
     or one number twice, the revision with the greatest number and name counts.
     """
     objects = (snapshot_object for group in snapshot.objects.values() for snapshot_object in group)
-    by_number: dict[tuple[str, int], ObservedRevision] = {}
+    by_number: dict[tuple[str, int], LockedRevision] = {}
     for revision in sorted((r for r in map(_revision, objects) if r is not None), key=_order):
-        by_number[revision.package, revision.number] = revision
+        by_number[revision.package, revision.revision] = revision
     last_active = {r.package: r.name for r in by_number.values() if r.is_active}
-    revisions = (
-        replace(r, is_active=r.is_active and last_active[r.package] == r.name) for r in by_number.values()
+    inactive = DesiredState.INACTIVE
+    return tuple(
+        r if last_active.get(r.package) == r.name else replace(r, desired_state=inactive)
+        for r in sorted(by_number.values(), key=_order)
     )
-    return tuple(sorted(revisions, key=_order))
 
 
-def _revision(snapshot_object: SnapshotObject) -> ObservedRevision | None:
-    spec, package = snapshot_object.body.get("spec"), snapshot_object.labels.get(PARENT)
-    number = spec.get("revision") if isinstance(spec, dict) else None
+def _revision(snapshot_object: SnapshotObject) -> LockedRevision | None:
+    spec, package = mapping_at(snapshot_object.body, "spec"), snapshot_object.labels.get(PARENT)
+    number = spec.get("revision")
     if group_of(snapshot_object.api_version) != "pkg.crossplane.io" or snapshot_object.kind not in REVISIONS:
         return None
-    if not package or not isinstance(number, int) or not isinstance(spec, dict):
+    if not package or not isinstance(number, int):
         return None
     name, tag, digest = parse_source(str(spec.get("image") or ""))
-    return ObservedRevision(
+    is_active = spec.get("desiredState") == "Active"
+    return LockedRevision(
         package=f"{snapshot_object.kind.removesuffix('Revision')}/{package}",
         name=snapshot_object.name,
-        number=number,
-        is_active=spec.get("desiredState") == "Active",
+        revision=number,
+        desired_state=DesiredState.ACTIVE if is_active else DesiredState.INACTIVE,
         image=f"{name}:{tag}" if tag else name,
         digest=digest,
     )
 
 
-def _order(revision: ObservedRevision) -> tuple[str, int, str]:
-    return (revision.package, revision.number, revision.name)
+def _order(revision: LockedRevision) -> tuple[str, int, str]:
+    return (revision.package, revision.revision, revision.name)
 
 
 class FleetClusters(Struct, frozen=True):
@@ -375,7 +382,7 @@ def collect_cluster_inputs(
             doubtful.add(scope)
             continue
         mine = scopes.setdefault(scope, _ClusterManifests())
-        space = _namespace_of(document.value)
+        space = str(value_at(document.value, "metadata", "namespace") or "")
         mine.candidates += [
             in_namespace(candidate, space, fleet.packaging_namespace) for candidate in reading.candidates
         ]
@@ -403,19 +410,14 @@ def collect_cluster_inputs(
     return FleetInputs(worlds, frozenset(doubtful), tuple(sorted(problems)), tuple(sorted(warnings)))
 
 
-def _namespace_of(document: Mapping[str, Any]) -> str:
-    metadata = document.get("metadata")
-    return str(metadata.get("namespace") or "") if isinstance(metadata, Mapping) else ""
-
-
 def _refused(
     document: SourcedDocument,
     problems: tuple[Problem, ...],
     refused: Mapping[str, tuple[RefusedVersion, ...]],
 ) -> dict[str, tuple[RefusedVersion, ...]]:
     """Return the problems of a Carvel Package that is no candidate, by its name."""
-    spec = document.value.get("spec")
-    if document.value.get("kind") not in ("Package", "InternalPackage") or not isinstance(spec, Mapping):
+    spec = mapping_at(document.value, "spec")
+    if document.value.get("kind") not in ("Package", "InternalPackage"):
         return {}
     name, version = (str(spec.get(key) or "") for key in ("refName", "version"))
     versions = tuple(RefusedVersion(version, problem) for problem in problems)
@@ -576,12 +578,8 @@ def _stored_kinds(snapshot: Snapshot, catalogue: Catalogue) -> Iterator[StoredKi
 
 def _named_cluster(document: SourcedDocument) -> str:
     """Return the cluster that a manifest names itself: by annotation, `custom` data, or its place."""
-    custom = document.value.get("custom")
-    annotated = annotations(document.value).get(CLUSTER) or (
-        str(custom.get(CLUSTER) or "") if isinstance(custom, Mapping) else ""
-    )
-    if annotated:
-        return annotated
+    if annotated := annotations(document.value).get(CLUSTER) or value_at(document.value, "custom", CLUSTER):
+        return str(annotated)
     parts = document.source.location.path.split("/")
     if "clusters" not in parts[:-1]:
         return ""

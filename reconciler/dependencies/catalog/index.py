@@ -44,6 +44,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
 )
 from reconciler.inventory.inventory import RepositoryView, Source, SourcedDocument, counted_views
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.names.ids import Oid, PackageKey, group_of, normalise_url
 from reconciler.names.problems import Problem, defect_problem
 
@@ -199,7 +200,7 @@ def _refused_aliases(
 ) -> Iterator[Problem]:
     """Yield a problem for each alias that is a package of the index itself: it would mean two packages."""
     for header, id_ in headers:
-        aliases = header.value.get("aliases") if header.value.get("kind") == VERSION_KIND else None
+        aliases = header.value.get("aliases") if header.value.get("kind") == VERSION_KIND else ()
         for number, alias in enumerate(aliases if isinstance(aliases, list) else ()):
             if alias == id_.name or PackageId(id_.ecosystem, alias) not in packages:
                 continue
@@ -403,47 +404,36 @@ def provided_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
     Source: crossplane, internal/xcrd, ForCompositeResource and ForCompositeResourceClaim.
     """
     contents = list(objects)
+    publications = (content for content in contents if _kind(content) == _PUBLICATION)
+    published = {value_at(item, "spec", "infrastructureDefinitionRef", "name") for item in publications}
     kinds: set[Gvk] = set()
     for content in contents:
         spec, kind = content.get("spec"), _kind(content)
         if kind in (_CRD, _XRD):
             kinds.update((*_apis(spec, "names"), *(_apis(spec, "claimNames") if kind == _XRD else ())))
-        elif kind == _DEFINITION and isinstance(spec, Mapping):
-            apis = _apis(spec.get("crdSpecTemplate"), "names")
+        elif kind == _DEFINITION:
+            apis = _apis(mapping_at(spec, "crdSpecTemplate"), "names")
             kinds.update(apis)
-            if any(_publishes(other, content) for other in contents):
+            if value_at(content, "metadata", "name") in published - {None}:
                 kinds.update(api._replace(kind=api.kind + _PUBLISHED_AS) for api in apis if api.version)
     return frozenset(kinds)
 
 
 def composition_names(objects: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Return the names of the Compositions among the objects of a package. Total; order-free."""
-    metadata = (content.get("metadata") for content in objects if _kind(content) == _COMPOSITION)
-    return frozenset(str(meta["name"]) for meta in metadata if isinstance(meta, Mapping) and meta.get("name"))
+    metadata = (mapping_at(content, "metadata") for content in objects if _kind(content) == _COMPOSITION)
+    return frozenset(str(meta["name"]) for meta in metadata if meta.get("name"))
 
 
 def composed_functions(objects: Iterable[Mapping[str, Any]]) -> Pairs:
     """Return each Composition with each Function that its pipeline runs, by their names. Total; sorted."""
     pairs: set[tuple[str, str]] = set()
     for content in (content for content in objects if _kind(content) == _COMPOSITION):
-        meta, spec = content.get("metadata"), content.get("spec")
-        own_name = meta.get("name") if isinstance(meta, Mapping) else None
-        steps = spec.get("pipeline") if isinstance(spec, Mapping) else None
-        for step in steps if isinstance(steps, list) else ():
-            reference = step.get("functionRef") if isinstance(step, Mapping) else None
-            name = reference.get("name") if isinstance(reference, Mapping) else None
-            pairs |= {(str(own_name), str(name))} if own_name and name else set()
+        composition = value_at(content, "metadata", "name")
+        steps = mappings_at(content, "spec", "pipeline") if composition else ()
+        functions = (value_at(step, "functionRef", "name") for step in steps)
+        pairs |= {(str(composition), str(function)) for function in functions if function}
     return tuple(sorted(pairs))
-
-
-def _publishes(publication: Mapping[str, Any], definition: Mapping[str, Any]) -> bool:
-    spec, meta = publication.get("spec"), definition.get("metadata")
-    reference = spec.get("infrastructureDefinitionRef") if isinstance(spec, Mapping) else None
-    if publication.get("kind") != _PUBLICATION or not (
-        isinstance(reference, Mapping) and isinstance(meta, Mapping)
-    ):
-        return False
-    return reference.get("name") == meta.get("name")
 
 
 def defined_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
@@ -455,11 +445,9 @@ def defined_kinds(objects: Iterable[Mapping[str, Any]]) -> frozenset[Gvk]:
 
 def _apis(spec: Any, key: str, *, everything: bool = False) -> tuple[Gvk, ...]:
     """Return the served APIs of one set of names, or all; a single `version` counts as served."""
-    names = spec.get(key) if isinstance(spec, Mapping) else None
-    if not isinstance(names, Mapping):
+    names, versions = mapping_at(spec, key), mappings_at(spec, "versions")
+    if not names:
         return ()
-    listed = spec.get("versions")
-    versions = [v for v in listed if isinstance(v, Mapping)] if isinstance(listed, list) else []
     served = [str(v.get("name")) for v in versions if everything or v.get("served")]
     if not versions and spec.get("version"):
         served = [str(spec["version"])]
@@ -595,7 +583,6 @@ def _kind(document: Document) -> str:
 
 
 def _is_package(document: Document) -> bool:
-    """Tell whether a document is a Carvel Package."""
     return group_of(str(document.get("apiVersion") or "")) in _CARVEL and _kind(document) in _PACKAGES
 
 
@@ -635,7 +622,7 @@ def _manifest(
             return read_meta(document, own_source, image=name, version=header.version)
         notes = Diagnostics(own_source, manifest_label(document))
         if _is_package(document):
-            spec = document["spec"] if isinstance(document.get("spec"), Mapping) else {}
+            spec = mapping_at(document, "spec")
             _agree(header.source, spec.get("refName"), ("spec", "refName"), "source", notes)
             _agree(header.version, spec.get("version"), ("spec", "version"), "version", notes)
             reading = read_package({**document, "spec": {**spec, "version": header.version}}, own_source)

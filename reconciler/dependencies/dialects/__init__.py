@@ -16,6 +16,7 @@ from reconciler.dependencies.dialects.reading import (
     parsed_or_broken,
 )
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at
 from reconciler.names.ids import group_of
 
 PORTER_GROUP = "getporter.org"
@@ -55,8 +56,6 @@ def _read(document: Document, source: Source) -> ParsedManifest | None:
 def _key_faults(document: Document) -> Iterator[FieldError]:
     """Yield the faults of keys under our prefix, in metadata or in Porter's `custom`."""
     if document.get("schemaType") == INSTALLATION:
-        custom = document.get("custom")
-        if isinstance(custom, Mapping):
-            yield from check_mapping(INSTALLATION, ("custom",), custom)
+        yield from check_mapping(INSTALLATION, ("custom",), mapping_at(document, "custom"))
     elif group_of(str(document.get("apiVersion") or "")) in GROUPS:
         yield from check_keys(DEPENDENCY, document)

@@ -38,6 +38,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
 WITHDRAWN = "reconciler.dev/withdrawn"
@@ -147,7 +148,7 @@ def _platforms(spec: "api.CarvelPackageSpec", notes: Diagnostics) -> Iterator[Pl
 
 def _normalize(document: Document, notes: Diagnostics) -> tuple[dict[str, Any], list[Path]]:
     """Rewrite the spellings of the proposal to one, and return the path of each dependency."""
-    spec = dict(document["spec"]) if isinstance(document.get("spec"), Mapping) else {}
+    spec = dict(mapping_at(document, "spec"))
     base: Path = ("spec", "dependencies")
     items = spec.get("dependencies") or []
     if isinstance(items, Mapping):
@@ -186,7 +187,7 @@ def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
 def _api(item: Any, path: Path, notes: Diagnostics) -> Any:
     if not isinstance(item, Mapping):
         return item
-    fields = item["gvk"] if isinstance(item.get("gvk"), Mapping) else item
+    fields = mapping_at(item, "gvk") or item
     if "group" in fields or "version" in fields:
         notes.warn(path, "group, kind and version are read as apiVersion and kind")
     return join_api_version(fields)
@@ -304,8 +305,8 @@ def _normalized_install(document: Document, notes: Diagnostics) -> Document:
     if isinstance(spec.get("values"), Mapping):
         notes.warn(("spec", "values"), "values is read as a list of one", hint="Start the item with a dash")
         spec["values"] = [spec["values"]]
-    dependencies = spec.get("dependencies")
-    if isinstance(dependencies, Mapping) and isinstance(dependencies.get("override"), list):
+    dependencies = mapping_at(spec, "dependencies")
+    if isinstance(dependencies.get("override"), list):
         path: Path = ("spec", "dependencies", "override")
         corrected = [
             _correct_override(item, (*path, n), notes) for n, item in enumerate(dependencies["override"])
@@ -315,8 +316,8 @@ def _normalized_install(document: Document, notes: Diagnostics) -> Document:
 
 
 def _correct_override(override: Any, path: Path, notes: Diagnostics) -> Any:
-    selection = override.get("versionSelection") if isinstance(override, Mapping) else None
-    if not isinstance(selection, Mapping) or "contraints" not in selection:
+    selection = mapping_at(override, "versionSelection")
+    if "contraints" not in selection:
         return override
     notes.warn((*path, "versionSelection"), "contraints is read as constraints", hint="Correct the spelling")
     spelled = {"constraints" if key == "contraints" else key: value for key, value in selection.items()}

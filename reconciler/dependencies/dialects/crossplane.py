@@ -42,6 +42,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import group_of
 
 _PROJECT = "meta.dev.upbound.io"
@@ -107,9 +108,8 @@ def read_crossplane(document: Document, source: Source) -> ParsedManifest:
 
 
 def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
-    spec = document.get("spec")
-    renamed = {_LEGACY.get(k, k): v for k, v in spec.items()} if isinstance(spec, Mapping) else {}
-    parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed or spec})
+    renamed = {_LEGACY.get(k, k): v for k, v in mapping_at(document, "spec").items()}
+    parsed = notes.parse(api.CrossplanePackage, {**document, "spec": renamed or document.get("spec")})
     if parsed is None:
         return notes.reading()
     name, tag, digest = parse_source(parsed.spec.package)
@@ -299,14 +299,11 @@ def _dependency(dependency: "api.MetaDependency", path: Path, notes: Diagnostics
 
 def _join_crds(document: Document) -> Document:
     """Bring the CRDs of dependencies, which the design calls GVKs, into apiVersion and kind."""
-    spec = document.get("spec")
-    listed = spec.get("dependsOn") if isinstance(spec, Mapping) else None
-    if not isinstance(spec, Mapping) or not isinstance(listed, list):
+    spec, listed = mapping_at(document, "spec"), value_at(document, "spec", "dependsOn")
+    if not isinstance(listed, list):
         return document
     joined = [
-        {**item, "crd": join_api_version(item["crd"])}
-        if isinstance(item, Mapping) and isinstance(item.get("crd"), Mapping)
-        else item
+        {**item, "crd": join_api_version(crd)} if (crd := mapping_at(item, "crd")) else item
         for item in listed
     ]
     return {**document, "spec": {**spec, "dependsOn": joined}}
@@ -330,8 +327,7 @@ def _crd(crd: "str | api.TypeMeta", path: Path, notes: Diagnostics) -> Gvk:
 
 def flatten_lock(document: Document) -> dict[str, Any]:
     """Bring the design's lock, with a spec and bare names, into the shape of today's."""
-    spec = document.get("spec")
-    flat = {**document, **(dict(spec) if isinstance(spec, Mapping) else {})}
+    flat = {**document, **mapping_at(document, "spec")}
     flat.pop("spec", None)
     packages = flat.get("packages")
     if isinstance(packages, Mapping):

@@ -44,6 +44,7 @@ from reconciler.dependencies.model.packages import (
 )
 from reconciler.dependencies.versions import VersionError, VersionPolicy
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at, value_at
 
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"
@@ -143,15 +144,10 @@ def read_bundle(
     used = _used_outputs(document)
     requirements = [_requirement(item, (*path, key), notes, registry, used) for key, item in requires]
     _check_wiring(document, requires, path, notes)
+    listed = [_mappings(document.get(key)) for key in ("outputs", "parameters", "credentials")]
     shape = tuple(
-        tuple(
-            sorted(
-                (str(item.get("name")), str(item.get("type") or ""))
-                for _, item in _listed(document.get(key))
-                if isinstance(item, Mapping)
-            )
-        )
-        for key in ("outputs", "parameters", "credentials")
+        tuple(sorted((str(item.get("name")), str(item.get("type") or "")) for _, item in items))
+        for items in listed
     )
     provides = tuple(_provided(provided, shape, (*path[:-1], "provides"), notes))
     candidate = Candidate(
@@ -182,7 +178,7 @@ Items = list[tuple[str | int, Any]]
 
 def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]:
     """Find the requirements and provided interfaces of a bundle, in every generation of the format."""
-    custom = document["custom"] if isinstance(document.get("custom"), Mapping) else {}
+    custom = mapping_at(document, "custom")
     for key in (_V2, _LEGACY_V2, _V1):
         if custom.get(key) is not None:
             return _section(custom[key], ("custom", key), notes)
@@ -253,7 +249,7 @@ def _check_names(requires: Items, path: Path, notes: Diagnostics) -> None:
     """
     first: dict[str, str | int] = {}
     for key, item in requires:
-        name = str(item.get("name") or "") if isinstance(item, Mapping) else ""
+        name = str(value_at(item, "name") or "")
         if name and first.setdefault(name, key) != key:
             message = f"Two dependencies are called {name}"
             hint = "Give each a name of its own: bindings, parameters and outputs are by name."
@@ -265,7 +261,7 @@ def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagno
 
     Source: Porter, pkg/porter/dependency_wiring.go, strict since pull request 3656.
     """
-    items = [(key, item) for key, item in requires if isinstance(item, Mapping)]
+    items = [(key, item) for key, item in requires if isinstance(item, dict)]
     aliases = {str(item.get("name")) for _, item in items}
 
     def check(alias: str, own_name: str, where: Path) -> None:
@@ -278,15 +274,13 @@ def _check_wiring(document: Document, requires: Items, path: Path, notes: Diagno
 
     for key, item in items:
         for name in ("parameters", "credentials", "outputs"):
-            section = item.get(name)
-            for field, value in section.items() if isinstance(section, Mapping) else ():
+            for field, value in mapping_at(item, name).items():
                 own_name = str(item.get("name")) if name != "outputs" else ""
                 for alias, _ in _OUTPUTS.findall(str(value)):
                     check(alias, own_name, (*path, key, name, field))
     for key, item in _listed(document.get("parameters")):
-        source = item.get("source") if isinstance(item, Mapping) else None
-        if isinstance(source, Mapping) and source.get("dependency"):
-            check(str(source["dependency"]), "", ("parameters", key, "source", "dependency"))
+        if alias := value_at(item, "source", "dependency"):
+            check(str(alias), "", ("parameters", key, "source", "dependency"))
 
 
 def _listed(requires: Any) -> Items:
@@ -296,6 +290,10 @@ def _listed(requires: Any) -> Items:
             for name, item in requires.items()
         ]
     return list(enumerate(requires)) if isinstance(requires, list) else []
+
+
+def _mappings(items: Any) -> list[tuple[str | int, dict[str, Any]]]:
+    return [(key, item) for key, item in _listed(items) if isinstance(item, dict)]
 
 
 def _requirement(
@@ -461,16 +459,14 @@ def _inputs(document: Document) -> Iterator[BundleInput]:
     `bundle.json`, where sections are maps: items with `required: true`. Not those of custom actions, and not
     a parameter that is an output: of a dependency, or of the bundle itself where its installation is over.
     """
-    custom = document.get("custom")
-    sources = custom.get("io.cnab.parameter-sources") if isinstance(custom, Mapping) else None
+    sources = mapping_at(document, "custom", "io.cnab.parameter-sources")
     for kind, key in ((InputKind.PARAMETER, "parameters"), (InputKind.CREDENTIAL, "credentials")):
         section = document.get(key)
         for name, value in _listed(section):
             listed = isinstance(section, list)
-            item = value if isinstance(value, Mapping) else {}
+            item = mapping_at(value)
             optional = "default" in item or item.get("required") is False
-            written = item.get("source") or (sources.get(name) if isinstance(sources, Mapping) else None)
-            source = written if isinstance(written, Mapping) else {}
+            source = mapping_at(item.get("source") or mapping_at(sources, str(name)))
             actions = _ACTIONS.intersection(item.get("applyTo") or _ACTIONS)
             is_output = "dependency" in source or "dependencies.output" in source.get("sources", ())
             if not actions or is_output or (source and "install" not in actions):
@@ -481,12 +477,10 @@ def _inputs(document: Document) -> Iterator[BundleInput]:
 
 def _defaults(document: Document) -> Iterator[tuple[str, Any]]:
     """Yield the defaults of parameters, in `porter.yaml` or in the definitions of `bundle.json`."""
-    definitions = document.get("definitions")
-    for name, value in _listed(document.get("parameters")):
-        item = value if isinstance(value, Mapping) else {}
-        defined = definitions.get(item.get("definition")) if isinstance(definitions, Mapping) else None
-        for place in (item, defined):
-            if isinstance(place, Mapping) and "default" in place:
+    definitions = mapping_at(document, "definitions")
+    for name, item in _mappings(document.get("parameters")):
+        for place in (item, mapping_at(definitions, str(item.get("definition")))):
+            if "default" in place:
                 yield str(item.get("name") or name), place["default"]
 
 

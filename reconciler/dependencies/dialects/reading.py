@@ -27,6 +27,7 @@ from reconciler.dependencies.versions import (
     parse_loose,
 )
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem, defect_problem
 
@@ -222,8 +223,7 @@ _HINTS = {
 
 def manifest_label(document: Document) -> str:
     """Return how a document calls itself: kind, namespace and name."""
-    metadata = document.get("metadata")
-    meta = metadata if isinstance(metadata, Mapping) else document
+    meta = value_at(document, "metadata") if isinstance(document.get("metadata"), dict) else document
     parts = [str(meta.get(key) or "") for key in ("namespace", "name")]
     kind = document.get("kind") or document.get("schemaType") or "manifest"
     return f"{kind} {'/'.join(part for part in parts if part)}".strip()
@@ -249,13 +249,12 @@ def is_generated_by(document: Document, instance: str) -> bool:
 
 def annotation_or_custom(document: Document, name: str) -> str:
     """Return an annotation of a manifest, or what an Installation, which has none, has below `custom`."""
-    metadata = document.get("metadata")
-    notes = metadata.get("annotations") if isinstance(metadata, Mapping) else document.get("custom")
-    return str(notes.get(name) or "") if isinstance(notes, Mapping) else ""
+    has_metadata = isinstance(document.get("metadata"), dict)
+    return str(
+        value_at(document, *(("metadata", "annotations") if has_metadata else ("custom",)), name) or ""
+    )
 
 
 def annotations(document: Document) -> dict[str, str]:
     """Return the annotations of a document; none if it has none or they are no map."""
-    metadata = document.get("metadata")
-    mapping = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return {str(k): str(v) for k, v in mapping.items()} if isinstance(mapping, Mapping) else {}
+    return {str(k): str(v) for k, v in mapping_at(document, "metadata", "annotations").items()}

@@ -6,16 +6,22 @@ from typing import NamedTuple
 
 from reconciler.dependencies.lock.format import (
     COMPOSITION,
-    ActivationBlocker,
     ClusterLock,
     ClusterUpdate,
-    LockedRevision,
     LockOp,
     LockUpdate,
     lock_changes,
     ownership_lines,
 )
-from reconciler.dependencies.model.instances import Instance, MetNeed, OwnershipEntry, Resolution, Resolved
+from reconciler.dependencies.model.instances import (
+    ActivationBlocker,
+    Instance,
+    LockedRevision,
+    MetNeed,
+    OwnershipEntry,
+    Resolution,
+    Resolved,
+)
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.dependencies.solve.problem import AlternativeSource
 from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed

@@ -11,15 +11,17 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
-from reconciler.dependencies.lock.format import (
+from reconciler.dependencies.lock.format import keeps_ownership, ownership_entries
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import (
     ActivationBlocker,
     DesiredState,
+    Instance,
     LockedRevision,
-    keeps_ownership,
-    ownership_entries,
+    OwnershipEntry,
+    Resolution,
+    Resolved,
 )
-from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Resolution, Resolved
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Candidate, Install
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
@@ -186,24 +188,13 @@ def _former_objects(before: Resolution, after: Resolution) -> dict[Instance, str
 _NAME_LENGTH, _DIGEST_LENGTH = 50, 12
 
 
-class RevisionHistory(Struct, frozen=True):
-    """The revisions of one package object before a run, and the greatest number that was ever assigned."""
-
-    revisions: tuple[LockedRevision, ...] = ()
-    last: int = 0
-
-    @property
-    def active(self) -> LockedRevision | None:
-        """The revision that runs, if one does."""
-        return next((revision for revision in self.revisions if revision.is_active), None)
-
-
 class RevisionInput(Struct, frozen=True):
     """Inputs for the revisions of one package.
 
     `package` is its object (`Provider/aws`), `image` has the tag. Unless `automatic`, a new revision waits
     for activation. `activations` are requested activations. `limit` is the number of inactive revisions that
-    stay; 0 keeps all. `needs` are the instances that satisfy the requirements of this version.
+    stay; 0 keeps all. `needs` are the instances that satisfy the requirements of this version. `history` are
+    its revisions before the run, and `last` the greatest number that was ever assigned.
     """
 
     package: str
@@ -213,6 +204,13 @@ class RevisionInput(Struct, frozen=True):
     limit: int = 1
     activations: tuple[ActivationRequest, ...] = ()
     needs: tuple[Instance, ...] = ()
+    history: tuple[LockedRevision, ...] = ()
+    last: int = 0
+
+    @property
+    def running(self) -> str:
+        """The revision that was active before, by name; empty if none was or it is gone."""
+        return next((revision.name for revision in self.history if revision.is_active), "")
 
 
 class ActivationProposal(Struct, frozen=True):
@@ -223,7 +221,6 @@ class ActivationProposal(Struct, frozen=True):
     """
 
     input: RevisionInput
-    history: RevisionHistory
     revisions: tuple[LockedRevision, ...]
     active: str = ""
     conflicting: tuple[ActivationRequest, ...] = ()
@@ -235,14 +232,9 @@ class ActivationProposal(Struct, frozen=True):
         return next(revision for revision in self.revisions if revision.current)
 
     @property
-    def running(self) -> str:
-        """The revision that was active before, by name; empty if none was or it is gone."""
-        before = self.history.active
-        return before.name if before is not None else ""
-
-    def held_back(self) -> "ActivationProposal":
-        """Return the proposal without an activation: the running revision stays active."""
-        return replace(self, active=self.running)
+    def is_current_active(self) -> bool:
+        """Whether the revision that the package asks for is to be active."""
+        return self.active == self.current.name
 
 
 def revision_name(package: str, digest: str, image: str = "") -> str:
@@ -258,19 +250,19 @@ def revision_name(package: str, digest: str, image: str = "") -> str:
     return f"{name}-{content[:_DIGEST_LENGTH]}"[:LABEL_LENGTH]
 
 
-def propose_activation(history: RevisionHistory, package: RevisionInput) -> ActivationProposal:
+def propose_activation(package: RevisionInput) -> ActivationProposal:
     """Propose the revisions of a package. Total, deterministic, independent of the order of requests.
 
     New content is a new revision with the next number; known content is the same revision again. An
     automatic package activates its requested version, a manual one keeps the running revision, and an
     activation request overrides both.
     """
-    current = next((revision for revision in history.revisions if _has_content(revision, package)), None)
+    current = next((revision for revision in package.history if _has_content(revision, package)), None)
     if current is None:
         current = LockedRevision(
             package=package.package,
             name=revision_name(package.package, package.digest, package.image),
-            revision=max((history.last, *(revision.revision for revision in history.revisions))) + 1,
+            revision=max((package.last, *(revision.revision for revision in package.history))) + 1,
             desired_state=DesiredState.INACTIVE,
             image=package.image,
             digest=package.digest,
@@ -279,7 +271,7 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
     else:
         learned = {"digest": current.digest or package.digest, "image": package.image, "needs": package.needs}
         current = replace(current, **learned)
-    by_name = {revision.name: revision for revision in history.revisions} | {current.name: current}
+    by_name = {revision.name: revision for revision in package.history} | {current.name: current}
     marked = (replace(revision, current=name == current.name) for name, revision in by_name.items())
     revisions = tuple(sorted(marked, key=_number))
     targets = [
@@ -289,14 +281,14 @@ def propose_activation(history: RevisionHistory, package: RevisionInput) -> Acti
     unknown = tuple(request for request, meant in targets if meant is None)
     stopped = {meant.name for request, meant in targets if meant is not None and not request.active}
     requested = {meant.name: request for request, meant in targets if meant is not None and request.active}
-    proposal = ActivationProposal(package, history, revisions, unmatched=unknown)
+    proposal = ActivationProposal(package, revisions, package.running, unmatched=unknown)
     if len(requested) > 1:
-        return replace(proposal, active=proposal.running, conflicting=tuple(requested.values()))
+        return replace(proposal, conflicting=tuple(requested.values()))
     if requested:
         return replace(proposal, active=next(iter(requested)))
     if package.automatic:
         return replace(proposal, active=current.name)
-    return replace(proposal, active="" if proposal.running in stopped else proposal.running)
+    return replace(proposal, active="") if package.running in stopped else proposal
 
 
 def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
@@ -308,7 +300,7 @@ def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
     Source: the packages-v2 design, garbage collecting old PackageRevisions.
     Differs: crossplane deletes one per reconcile, the lowest number, which may be the active one.
     """
-    greatest = max((proposal.history.last, *(revision.revision for revision in proposal.revisions)))
+    greatest = max((proposal.input.last, *(revision.revision for revision in proposal.revisions)))
     revisions = []
     for revision in proposal.revisions:
         if revision.name == proposal.active:
@@ -359,13 +351,13 @@ class PreviousLock(Struct, frozen=True):
         active = {revision.package: "" for revision in self.revisions if revision.is_active}
         return active | {package.object: package.instance.name for package in self.resolution.packages}
 
-    def history(self, package: Resolved) -> RevisionHistory:
-        """Return the revisions of a package's object. One that is renamed starts anew, but counts on."""
+    def history(self, package: Resolved) -> tuple[tuple[LockedRevision, ...], int]:
+        """Return the revisions of a package's object, and the last number; a renamed one counts on."""
         former = (other for other in self.resolution.packages if other.instance == package.instance)
         previous_object = next(former, package).object
         own_revisions = tuple(r for r in self.revisions if r.package == previous_object)
         last = max((r.revision for r in own_revisions), default=0)
-        return RevisionHistory(own_revisions if previous_object == package.object else (), last)
+        return own_revisions if previous_object == package.object else (), last
 
 
 class RevisionUpdate(PreviousLock, frozen=True):
@@ -473,7 +465,7 @@ class _Reconciler:
         """
         packages = {package.instance: package for package in self.resolution.packages}
         proposals = {
-            instance: propose_activation(self.before.history(package), self._asked(instance, package))
+            instance: propose_activation(self._asked(instance, package))
             for instance, package in packages.items()
             if keeps_ownership(instance)
         }
@@ -485,13 +477,9 @@ class _Reconciler:
                 package = proposals[instance]
                 parents = [proposals.get(parent) for parent in packages[instance].requested_by]
                 # Parents without revisions run their version.
-                runs = packages[instance].by_user or any(
-                    parent is None or parent.active == parent.current.name for parent in parents
-                )
+                runs = packages[instance].by_user or any(p is None or p.is_current_active for p in parents)
                 if runs and not package.input.automatic:
-                    proposals[instance] = propose_activation(
-                        package.history, replace(package.input, automatic=True)
-                    )
+                    proposals[instance] = propose_activation(replace(package.input, automatic=True))
                     moved = True
         return proposals
 
@@ -501,7 +489,8 @@ class _Reconciler:
         """Return the revisions of a package after the step, with the blocker of the current one."""
         awaits = ActivationBlocker.PERSON if instance in self.installs else ActivationBlocker.PARENTS
         awaits = ActivationBlocker.KINDS if is_refused else awaits
-        revisions = apply_proposal(proposal.held_back() if is_refused else proposal)
+        active = proposal.input.running if is_refused else proposal.active
+        revisions = apply_proposal(replace(proposal, active=active))
         return tuple(
             replace(r, awaits=awaits if r.current and not r.is_active else ActivationBlocker.NOTHING)
             for r in revisions
@@ -514,20 +503,18 @@ class _Reconciler:
         )
         image = f"{package.source or package.instance.name}:{package.version}"
         needs = sorted({d.resolved for d in package.dependencies if d.resolved is not None})
-        revision_input = RevisionInput(
-            package.object, image, package.digest, activations=activations, needs=tuple(needs)
+        policy, history = install.revisions if install else None, self.before.history(package)
+        limit = policy.history_limit if policy else 0 if package.by_user else 1
+        automatic = policy is not None and not policy.manual
+        return RevisionInput(
+            package.object, image, package.digest, automatic, limit, activations, tuple(needs), *history
         )
-        if install is None:
-            limit = 0 if package.by_user else revision_input.limit
-            return replace(revision_input, automatic=False, limit=limit)
-        policy = install.revisions
-        return replace(revision_input, automatic=not policy.manual, limit=policy.history_limit)
 
     def claim(self, package: Resolved, proposal: ActivationProposal | None) -> OwnershipClaim:
         """Return the claim of a package; without revisions the instance itself is the revision."""
         instance, alone = package.instance, str(package.instance)
         install = self.installs.get(instance)
-        running, target = (alone, alone) if proposal is None else (proposal.running, proposal.active)
+        running, target = (alone, alone) if proposal is None else (proposal.input.running, proposal.active)
         names = {alone} if proposal is None else {package.name for package in proposal.revisions}
         current = alone if proposal is None else proposal.current.name
         resources = {revision: frozenset(self.owned.get(revision, ())) for revision in names}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,9 +19,7 @@ from reconciler.dependencies.lock.format import (
     SHARED_SLOT_KINDS,
     ClusterLock,
     ClusterUpdate,
-    DesiredState,
     FleetLocks,
-    LockedRevision,
     LockOp,
     LockUpdate,
     ResolveOptions,
@@ -52,7 +50,13 @@ from reconciler.dependencies.model.cluster import (
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, SlotKind
+from reconciler.dependencies.model.instances import (
+    Instance,
+    MetNeed,
+    Resolution,
+    Resolved,
+    SlotKind,
+)
 from reconciler.dependencies.model.packages import (
     BundleInput,
     Candidate,
@@ -461,6 +465,44 @@ class ClusterResolver(Struct):
         solution = self._solutions[key]
         return replace(solution, warnings=warnings_of(inputs, solution)) if solution.warnings else solution
 
+    def update(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
+        """Return the update of one cluster, resolved from its lock."""
+        # Before the first lock the revisions that the cluster shows count, with their numbers.
+        parts = (old.resolution, old.lock.revisions) if old else (Resolution(), world.observed)
+        before = PreviousLock(*parts)
+        result = self.resolve(world, before, keeps=keeps)
+        discovery = "index" if world.choices.discovery else "none"
+        policy = SolverPolicy(allow_downgrade=world.choices.allow_downgrade, discovery=discovery)
+        lock = next_lock(
+            world.cluster,
+            input_digest=INCOMPLETE_DIGEST if result.is_open else self.digests.of(world),
+            resolution=result.revisions.resolution,
+            revisions=result.revisions.revisions,
+            solver=SolverRecord(policy=policy),
+            previous=old.lock if old else None,
+        )
+        after = ClusterLock(lock, result.revisions.resolution)
+        check_lock(old, after, is_sound=result.is_sound)
+        return ClusterUpdate(
+            world.cluster,
+            old,
+            after,
+            result.solution.explanations,
+            finished=not result.is_open,
+            problems=result.problems,
+            warnings=(*result.solution.warnings, *result.revisions.warnings),
+        )
+
+    def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
+        """Return the update of a cluster without installs: its retained packages, or nothing."""
+        if keeps:
+            return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
+        nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
+        decided = replace(self.update(nothing, old, keeps=False), problems=(), warnings=())
+        remaining = decided.after.resolution if decided.after else Resolution()
+        is_empty = not remaining.packages and not any(ownership_entries(remaining))
+        return replace(decided, after=None) if is_empty else decided
+
     def _establish(
         self,
         inputs: ClusterInputs,
@@ -612,22 +654,21 @@ def update_locks(
     locked. If a run `writes` even without a changed lock, outdated digests are refreshed.
 
     """
-    run = _FleetUpdate(ClusterResolver(options))
-    held = locks.by_cluster
+    resolver, held = ClusterResolver(options), locks.by_cluster
 
     def update(world: ClusterInputs) -> ClusterUpdate:
         old = held.get(world.cluster)
-        is_current = old is not None and old.lock.input_digest == run.resolver.digests.of(world)
+        is_current = old is not None and old.lock.input_digest == resolver.digests.of(world)
         settled = is_current and options == DEFAULT_OPTIONS
         packages = old.resolution.packages if old and unreachable else ()
         is_away = any(package.instance.name.rpartition("//")[0] in unreachable for package in packages)
         if world.cluster in locks.broken or settled or is_away:
             return ClusterUpdate(world.cluster, old, old, finished=settled)
-        return run.decide(world, old, keeps=not sure or scopes.is_incomplete(world.cluster))
+        return resolver.update(world, old, keeps=not sure or scopes.is_incomplete(world.cluster))
 
     def retire(cluster: str) -> ClusterUpdate:
         keeps = not sure or scopes.is_incomplete(cluster) or cluster in locks.broken
-        return run.retire(held[cluster], keeps=keeps)
+        return resolver.retire(held[cluster], keeps=keeps)
 
     updates = {world.cluster: partial(update, world) for world in scopes.worlds}
     updates |= {cluster: partial(retire, cluster) for cluster in held.keys() - updates}
@@ -743,64 +784,6 @@ def _with_unavailable(
                 reasons[package.instance] = text
         updates.append(replace(update, unavailable=reasons) if reasons else update)
     return updates
-
-
-class _FleetUpdate(NamedTuple):
-    resolver: ClusterResolver
-
-    def decide(self, world: ClusterInputs, old: ClusterLock | None, *, keeps: bool) -> ClusterUpdate:
-        """Return the update of one cluster, resolved from its lock."""
-        before = PreviousLock(old.resolution, old.lock.revisions) if old else _observed_lock(world)
-        result = self.resolver.resolve(world, before, keeps=keeps)
-        discovery = "index" if world.choices.discovery else "none"
-        policy = SolverPolicy(allow_downgrade=world.choices.allow_downgrade, discovery=discovery)
-        lock = next_lock(
-            world.cluster,
-            input_digest=INCOMPLETE_DIGEST if result.is_open else self.resolver.digests.of(world),
-            resolution=result.revisions.resolution,
-            revisions=result.revisions.revisions,
-            solver=SolverRecord(policy=policy),
-            previous=old.lock if old else None,
-        )
-        after = ClusterLock(lock, result.revisions.resolution)
-        check_lock(old, after, is_sound=result.is_sound)
-        return ClusterUpdate(
-            world.cluster,
-            old,
-            after,
-            result.solution.explanations,
-            finished=not result.is_open,
-            problems=result.problems,
-            warnings=(*result.solution.warnings, *result.revisions.warnings),
-        )
-
-    def retire(self, old: ClusterLock, *, keeps: bool) -> ClusterUpdate:
-        """Return the update of a cluster without installs: its retained packages, or nothing."""
-        if keeps:
-            return ClusterUpdate(old.lock.scope.cluster, old, old, finished=False)
-        nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
-        decided = replace(self.decide(nothing, old, keeps=False), problems=(), warnings=())
-        remaining = decided.after.resolution if decided.after else Resolution()
-        is_empty = not remaining.packages and not any(ownership_entries(remaining))
-        return replace(decided, after=None) if is_empty else decided
-
-
-def _observed_lock(world: ClusterInputs) -> PreviousLock:
-    """Return the state before the first lock: the revisions that the cluster shows, with their numbers."""
-    return PreviousLock(
-        Resolution(),
-        tuple(
-            LockedRevision(
-                package=revision.package,
-                name=revision.name,
-                revision=revision.number,
-                desired_state=DesiredState.ACTIVE if revision.is_active else DesiredState.INACTIVE,
-                image=revision.image,
-                digest=revision.digest,
-            )
-            for revision in world.observed
-        ),
-    )
 
 
 def effective_locks(decision: LockUpdate, *, strict: bool) -> LockUpdate:

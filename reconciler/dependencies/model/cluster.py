@@ -14,7 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.values import PartlyCompared
-from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind, target_path
+from reconciler.dependencies.model.instances import (
+    Instance,
+    LockedRevision,
+    Resolved,
+    Slot,
+    SlotKind,
+    target_path,
+)
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
     Candidate,
@@ -47,20 +54,6 @@ class ObservedInstallation(Struct, frozen=True):
     labels: Pairs = ()
     interfaces: tuple[Interface, ...] = ()
     target: str = ""
-
-
-class ObservedRevision(Struct, frozen=True):
-    """A package revision that the snapshot of a cluster shows.
-
-    `package` is the object that it belongs to (`Provider/aws`), `number` its revision number.
-    """
-
-    package: str
-    name: str
-    number: int
-    is_active: bool
-    image: str = ""
-    digest: str = ""
 
 
 class ClusterState(Struct, frozen=True):
@@ -286,7 +279,7 @@ class ClusterInputs(Struct, frozen=True):
     locked: tuple[Resolved, ...] = ()
     held: tuple[tuple[str, PackageId], ...] = ()
     activations: tuple[ActivationRequest, ...] = ()
-    observed: tuple[ObservedRevision, ...] = ()
+    observed: tuple[LockedRevision, ...] = ()
     choices: ResolverSettings = ResolverSettings()
     cluster: str = ""
 

@@ -216,6 +216,47 @@ class Resolved(Record, frozen=True, kw_only=True):
             return parse_loose(self.version)
 
 
+class DesiredState(StrEnum):
+    """Whether a revision runs, as Crossplane spells it."""
+
+    ACTIVE = "Active"
+    INACTIVE = "Inactive"
+
+
+class ActivationBlocker(StrEnum):
+    """Reason why the requested revision is not active yet."""
+
+    NOTHING = ""
+    PERSON = "Person"
+    PARENTS = "Parents"
+    KINDS = "Kinds"
+
+
+class LockedRevision(Record, frozen=True, kw_only=True):
+    """One revision of a Crossplane package in a cluster: numbered, of which at most one is Active.
+
+    `package` is the object that it belongs to (`Provider/aws`), `image` has the tag. The `current`
+    one is what the package asks for; if it is Inactive, it `awaits` a person, the activation of those
+    who need it, or kinds that another package has. `needs` are the instances that meet what it
+    requires: they stay as long as it runs.
+    """
+
+    package: str
+    name: str
+    revision: int
+    desired_state: DesiredState
+    image: str = ""
+    digest: str = ""
+    current: bool = False
+    awaits: ActivationBlocker = ActivationBlocker.NOTHING
+    needs: tuple[Instance, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this is the revision that runs."""
+        return self.desired_state is DesiredState.ACTIVE
+
+
 class OwnershipEntry(Record, frozen=True, kw_only=True):
     """Owner of a CRD or composition: the active revision that controls it, and every revision that has it.
 

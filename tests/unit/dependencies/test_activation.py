@@ -6,14 +6,13 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.dialects.crossplane import read_crossplane
-from reconciler.dependencies.lock.format import DesiredState, LockedRevision
 from reconciler.dependencies.lock.revisions import (
-    RevisionHistory,
     RevisionInput,
     apply_proposal,
     propose_activation,
     revision_name,
 )
+from reconciler.dependencies.model.instances import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.inventory.inventory import Source
 from tests.support.values import replace
@@ -31,7 +30,7 @@ def run(*steps: RevisionInput, start: tuple[LockedRevision, ...] = ()) -> tuple[
     """Play several runs, each from what the last one left."""
     revisions = start
     for asked in steps:
-        revisions = apply_proposal(propose_activation(RevisionHistory(revisions), asked))
+        revisions = apply_proposal(propose_activation(replace(asked, history=revisions)))
     return revisions
 
 
@@ -108,7 +107,7 @@ def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None
     before = run(asks(1), asks(2))
 
     proposal = propose_activation(
-        RevisionHistory(before), asks(2, activations=(activation(1), activation(2)))
+        replace(asks(2, activations=(activation(1), activation(2))), history=before)
     )
 
     assert [one.name for one in proposal.conflicting] == [activation(1).name, activation(2).name]
@@ -214,17 +213,7 @@ def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() ->
         "ProviderRevision", "gcp-100000000000", active=True, package="gcp", digest=DIGESTS[1]
     )
 
-    proposal = propose_activation(RevisionHistory(), replace(MANUAL, activations=(other,)))
+    proposal = propose_activation(replace(MANUAL, activations=(other,)))
 
     assert proposal.unmatched == (other,)
     assert told(apply_proposal(proposal)) == ["1 v1?"]
-
-
-def test_what_is_held_back_keeps_running_and_what_is_new_waits() -> None:
-    before = run(asks(1))
-
-    assert told(apply_proposal(propose_activation(RevisionHistory(before), asks(2)).held_back())) == [
-        "1 v1*",
-        "2 v2?",
-    ]
-    assert told(apply_proposal(propose_activation(RevisionHistory(), asks(2)).held_back())) == ["1 v2?"]

@@ -13,17 +13,12 @@ from reconciler.dependencies.lock.changes import (
     resolution_changes,
     version_changes,
 )
-from reconciler.dependencies.lock.format import (
-    ActivationBlocker,
-    ClusterLock,
-    ClusterUpdate,
-    DesiredState,
-    LockedRevision,
-    LockUpdate,
-    next_lock,
-)
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
 from reconciler.dependencies.model.instances import (
+    ActivationBlocker,
+    DesiredState,
     Instance,
+    LockedRevision,
     MetNeed,
     OwnershipEntry,
     Resolution,

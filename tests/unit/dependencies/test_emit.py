@@ -8,16 +8,9 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    DesiredState,
-    LockedRevision,
-    LockScope,
-    PackageLock,
-    lock_solution,
-    next_lock,
-)
+from reconciler.dependencies.lock.format import ClusterLock, LockScope, PackageLock, lock_solution, next_lock
 from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.instances import DesiredState, LockedRevision
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.inventory.inventory import Source
 from reconciler.krm.yaml import load_documents

@@ -9,7 +9,6 @@ from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
-    ActivationBlocker,
     ClusterLock,
     FleetLocks,
     LockScope,
@@ -20,8 +19,12 @@ from reconciler.dependencies.lock.format import (
 )
 from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import ObservedRevision
-from reconciler.dependencies.model.instances import record_bytes
+from reconciler.dependencies.model.instances import (
+    ActivationBlocker,
+    DesiredState,
+    LockedRevision,
+    record_bytes,
+)
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.plan.package_status import status_files
 from reconciler.report.locks import lock_lines
@@ -241,7 +244,14 @@ def test_of_two_new_manifests_the_one_with_the_observed_active_revision_counts()
     one = life(aws1="Bucket")
     for name in ("abc", "aws"):
         one.ask(name, 1, package="aws")
-    running = ObservedRevision("Provider/aws", "aws-by-hand", 4, True, "x.io/aws:v1.0.0", digest("aws", 1))
+    running = LockedRevision(
+        package="Provider/aws",
+        name="aws-by-hand",
+        revision=4,
+        desired_state=DesiredState.ACTIVE,
+        image="x.io/aws:v1.0.0",
+        digest=digest("aws", 1),
+    )
     world = replace(one.world(), observed=(running,))
 
     decision = update_locks(FleetInputs((world,)), FleetLocks())

@@ -7,8 +7,6 @@ import pytest
 from reconciler.dependencies.lock.format import (
     BrokenLockError,
     ClusterLock,
-    DesiredState,
-    LockedRevision,
     LockScope,
     PackageLock,
     check_lock,
@@ -17,7 +15,9 @@ from reconciler.dependencies.lock.format import (
     step_violations,
 )
 from reconciler.dependencies.model.instances import (
+    DesiredState,
     Instance,
+    LockedRevision,
     OwnershipEntry,
     Resolution,
     Resolved,

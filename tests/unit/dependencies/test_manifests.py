@@ -5,8 +5,14 @@ from typing import Any
 import pytest
 
 from reconciler.base.values import Refused
-from reconciler.dependencies.lock.format import DesiredState, LockedRevision
-from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.instances import (
+    DesiredState,
+    Instance,
+    LockedRevision,
+    Resolved,
+    Slot,
+    SlotKind,
+)
 from reconciler.render.delivery import (
     GeneratedPackage,
     ObjectRef,

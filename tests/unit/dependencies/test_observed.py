@@ -4,9 +4,9 @@ from typing import Any
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs, observed_revisions
-from reconciler.dependencies.lock.format import LockedRevision, read_locks
+from reconciler.dependencies.lock.format import read_locks
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import ObservedRevision
+from reconciler.dependencies.model.instances import LockedRevision
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from tests.support.package_life import Life
 from tests.support.values import replace
@@ -27,7 +27,7 @@ def shown(
     )
 
 
-def observed(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
+def observed(*objects: SnapshotObject) -> tuple[LockedRevision, ...]:
     key = ("pkg.crossplane.io", "ProviderRevision")
     return observed_revisions(replace(Snapshot(), objects={key: objects}))
 

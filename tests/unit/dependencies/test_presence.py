@@ -13,7 +13,8 @@ from reconciler.dependencies.catalog.cluster_inputs import (
 )
 from reconciler.dependencies.catalog.index import served_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model.cluster import ClusterState, ObservedRevision
+from reconciler.dependencies.model.cluster import ClusterState
+from reconciler.dependencies.model.instances import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
@@ -193,7 +194,15 @@ def labelled(
     return SnapshotObject(f"{group}/v1", kind, "", name, labels, {}, body, Location("f"))
 
 
-def revisions(*objects: SnapshotObject) -> tuple[ObservedRevision, ...]:
+def _revision(*texts: str, number: int, state: str = "Active", digest: str = "") -> LockedRevision:
+    package, name, image = texts
+    state = DesiredState(state)
+    return LockedRevision(
+        package=package, name=name, revision=number, desired_state=state, image=image, digest=digest
+    )
+
+
+def revisions(*objects: SnapshotObject) -> tuple[LockedRevision, ...]:
     return observed_revisions(Snapshot(present=True, objects={("v", "K"): objects}))
 
 
@@ -203,8 +212,8 @@ def test_revision_of_a_snapshot_has_its_package_number_image_and_state() -> None
     pinned = labelled("ProviderRevision", "aws-2", revision=2, image=f"x.io/aws@{digest}")
 
     assert revisions(pinned, tagged) == (
-        ObservedRevision("Provider/aws", "aws-1", 1, True, "x.io/aws:v1"),
-        ObservedRevision("Provider/aws", "aws-2", 2, False, "x.io/aws", digest),
+        _revision("Provider/aws", "aws-1", "x.io/aws:v1", number=1),
+        _revision("Provider/aws", "aws-2", "x.io/aws", number=2, state="Inactive", digest=digest),
     )
 
 
@@ -229,8 +238,8 @@ def test_last_of_several_active_revisions_is_active_and_of_one_number_the_last_n
     )
 
     assert revisions(third, first, second) == (
-        ObservedRevision("Function/aws", "b", 1, False, "x"),
-        ObservedRevision("Function/aws", "c", 2, True, "x"),
+        _revision("Function/aws", "b", "x", number=1, state="Inactive"),
+        _revision("Function/aws", "c", "x", number=2),
     )
     apart = labelled("FunctionRevision", "d", label="other", revision=1, image="x", desiredState="Active")
     assert [r.is_active for r in revisions(third, apart)] == [True, True]
