@@ -49,7 +49,7 @@
   const slug = (word) => word.replaceAll(" ", "-");
   const searched = (row) => {
     if (row.searched === undefined) {
-      const columns = ["cluster", "set_name", "main", "review", "phase", "op", "reason", "pull", "waiting_for", "detail"];
+      const columns = ["cluster", "set", "main", "review", "phase", "op", "reason", "pull", "waiting_for", "detail"];
       row.searched = [fullName(row), ...columns.map((column) => get(row, column)), ...list(row, "categories")]
         .join("\n").toLowerCase();
     }
@@ -79,7 +79,7 @@
     change: (row) => [get(row, "op")],
     state: (row) => [get(row, "phase")],
     risk: (row) => list(row, "categories"),
-    set: (row) => [get(row, "set_name")],
+    set: (row) => [get(row, "set")],
   };
   const filter = { q: "", cause: "", change: "", state: "", risk: "", set: "" };
   let order = { column: "", down: false };
@@ -351,7 +351,7 @@
     const values = {
       Change: element("span", {}, badge(get(row, "op")), " ", get(row, "reason")),
       Why: get(row, "detail"), State: element("span", {}, state(row), get(row, "since") ? ` since ${get(row, "since")} (${age(get(row, "since"))})` : ""),
-      "Waits for": get(row, "waiting_for"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set_name"),
+      "Waits for": get(row, "waiting_for"), Version: moves(row, String), Cluster: get(row, "cluster"), Set: get(row, "set"),
       Variant: get(row, "variant"), Manifest: get(row, "manifest") && element("code", {}, get(row, "manifest")), "Pull request": pull(row),
       Files: get(row, "web_url") && link(get(row, "web_url"), "on main, with their history"),
     };

@@ -1,7 +1,6 @@
 """`explain`: the change of one package, its obstacles, its revisions, and the origin of its fields."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
@@ -95,12 +94,11 @@ def explain(
             "kind": "Explanation",
             "address": address,
             "trace": dict(_trace(variant)),
-            "fields": [_value(origin) for origin in origins],
+            "fields": wire(origins),
             "problems": wire(problems),
         }
         if standstill is not None:
-            obstacles = [obstacle._asdict() for obstacle in standstill.obstacles]
-            value["standstill"] = {**standstill._asdict(), "obstacles": obstacles}
+            value["standstill"] = wire(standstill)
         if history is not None:
             value["history"] = wire(history)
         printer.value(value)
@@ -217,14 +215,3 @@ def _field_lines(origins: Sequence[Origin]) -> Iterator[str]:
         where = f" ({origin.location})" if origin.location else ""
         yield f"    {terminal(place)}{terminal(value)}"
         yield f"      from {terminal(origin.source)}{terminal(where)}"
-
-
-def _value(origin: Origin) -> dict[str, Any]:
-    location = origin.location._asdict() if origin.location else None
-    return {
-        "file": origin.file,
-        "field": origin.field,
-        "value": origin.value,
-        "source": origin.source,
-        "location": location,
-    }

@@ -37,11 +37,11 @@ from reconciler.report.report import (
     ApprovableRow,
     ChangeCause,
     Diff,
+    DraftOverview,
     JudgementRow,
     Names,
     Need,
     NeedPlace,
-    PackageOverview,
     PackageRow,
     ProblemGroup,
     Report,
@@ -352,7 +352,7 @@ _REVISION_DIGITS = 8
 
 def package_overviews(
     plan: Plan, statuses: Iterable[PackageStatus] | None = None
-) -> dict[tuple[ObjectName, PackageKey | None], PackageOverview]:
+) -> dict[tuple[ObjectName, PackageKey | None], DraftOverview]:
     """Return the overview of each package of each variant; one that moved has a package where it leaves too.
 
     Without `statuses` the states are those before any effect of the plan.
@@ -390,17 +390,17 @@ def version_label(header: KptfileHeader | None) -> str:
 
 def _overview(
     status: PackageStatus, target: PlanTarget | None, change: Change | None, context: PlanContext
-) -> PackageOverview:
+) -> DraftOverview:
     set_name = variant_set(status.variant, context) if status.variant else ""
     if target is None or change is None:
         cluster, main = _recorded_place(status.variant, context) if status.variant else ("", "")
-        return PackageOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
+        return DraftOverview(set_name, cluster, main, waiting_for=_waiting(status, (), is_wanted=True))
     people = find_people([change], context).reviewers if status.phase is Phase.IN_REVIEW else ()
     waiting = _waiting(status, people, is_wanted=target.key in context.downstreams)
     if status.variant is not None and status.reason == Reason.PACKAGE_EXISTS:
         waiting = adoption_obstacle(target, status.variant, context).waits_for
     draft = target.draft.header if target.draft else None
-    return PackageOverview(
+    return DraftOverview(
         set_name,
         target.view.cluster,
         version_label(target.package.main_header) if target.package.main_tree else "",
@@ -698,7 +698,7 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
     for status in statuses:
         if status.variant is None:
             continue
-        overview = overviews.get((status.variant, status.package), PackageOverview())
+        overview = overviews.get((status.variant, status.package), DraftOverview())
         change = changes.get(status.package) if status.package else None
         for action, place in _asks(status, plan):
             text = _text(action, status, overview, change)
@@ -725,7 +725,7 @@ def _asks(status: PackageStatus, plan: Plan) -> Iterator[tuple[Action, NeedPlace
         yield action, _place(status, plan)
 
 
-def _text(action: Action, status: PackageStatus, overview: PackageOverview, change: Change | None) -> str:
+def _text(action: Action, status: PackageStatus, overview: DraftOverview, change: Change | None) -> str:
     if action is Action.ANSWER:
         return f"conflicts of {status.name}"
     if action is not Action.REVIEW:

@@ -172,12 +172,8 @@ def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
         "losses": wire(comparison.losses),
         "judgements": wire(judgement_rows(comparison.judged, names, comparison.unjudged)),
         "counts": counts(comparison),
-        "variants": [
-            {"key": v.key._asdict(), "fate": str(v.fate), "message": v.message} for v in comparison.variants
-        ],
-        "targets": [
-            {"set": t.key._asdict(), "before": t.before, "after": t.after} for t in comparison.targets
-        ],
+        "variants": wire(comparison.variants),
+        "targets": wire(comparison.targets),
         "packages": [_package_value(difference, names) for difference in _ordered(comparison)],
         "pins": wire(comparison.pins),
         "problems": wire(comparison.new),
@@ -247,6 +243,6 @@ def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any
     return {
         "what": str(difference.what),
         "name": names.of(difference.change),
-        "before": wire(package_row(before, names)) if before else None,
-        "after": wire(package_row(after, names)) if after else None,
+        "before": wire(before and package_row(before, names)),
+        "after": wire(after and package_row(after, names)),
     }

@@ -29,7 +29,7 @@ from reconciler.plan.changes import Refusal
 from reconciler.plan.impact import Impact
 from reconciler.report.build import change_risks, group_problems, impact_text, risk_texts
 from reconciler.report.markdown import load_template
-from reconciler.report.report import ChangeCause, Need
+from reconciler.report.report import ChangeCause, Need, PackageOverview
 from reconciler.resolve.rollout_model import Rollout
 
 
@@ -68,7 +68,7 @@ class PackageDiff(NamedTuple):
     note: str = ""
 
 
-class PageRow(Struct, frozen=True):
+class PageRow(PackageOverview, frozen=True, kw_only=True):
     """One package with everything that its page shows; each field is a column of the data of the page.
 
     `name` is that of the package in its repository; `diff` and `cause` are places in the lists of the report,
@@ -79,17 +79,12 @@ class PageRow(Struct, frozen=True):
 
     repository: str
     name: str
-    cluster: str = ""
     variant: str = ""
-    set_name: str = ""
-    main: str = ""
-    review: str = ""
     phase: str = ""
     since: str = ""
     op: str = ""
     reason: str = ""
     detail: str = ""
-    waiting_for: str = ""
     manifest: str = ""
     pull: str = ""
     pull_url: str = ""
@@ -107,6 +102,11 @@ class PageRow(Struct, frozen=True):
     def full_name(self) -> str:
         """`REPOSITORY/PACKAGE`, what commands take."""
         return f"{self.repository}/{self.name}" if self.repository else self.name
+
+
+_NAMES: Final = ("repository", "name", "cluster", "variant")
+"""The columns that identify a package, which come first."""
+COLUMNS: Final = (*_NAMES, *(name for name in PageRow.__struct_fields__ if name not in _NAMES))
 
 
 class ReportSource(NamedTuple):
@@ -184,7 +184,7 @@ def html_page(report: Page, redactor: Redactor) -> str:
             more_effects=len(report.effects[_MOST_CAUSES:]),
             problems={head: group_problems(problems) for head, problems in report.problems.items()},
             alarming=ALARMING,
-            sets=sorted({package.set_name for package in report.packages if package.set_name}),
+            sets=sorted({package.set for package in report.packages if package.set}),
         )
     )
 
@@ -283,7 +283,7 @@ def data_value(report: Page, redactor: Redactor) -> dict[str, Any]:
     return {
         "kind": str(report.kind).lower(),
         "clusters": [list(map(encoder.clean, item)) for item in report.clusters.items()],
-        "columns": PageRow.__struct_fields__,
+        "columns": COLUMNS,
         "packages": packages,
         "diffs": diffs,
         "lists": encoder.lists,
@@ -325,7 +325,7 @@ class _Encoder:
                     return self._list([self._list(list(map(part, record))) for record in value])
             return self._list(list(map(text, value)))
 
-        fields = ((name, getattr(row, name)) for name in row.__struct_fields__[4:])
+        fields = ((name, getattr(row, name)) for name in COLUMNS[len(_NAMES) :])
         return [*map(self._number, (*names, variant)), *(column(*field) for field in fields)]
 
     def diff(self, diff: PackageDiff) -> list[Any]:

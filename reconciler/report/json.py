@@ -1,11 +1,13 @@
 """Plan and outcome for machines: JSON with a schema (`docs/schemas/plan.schema.json`), and SARIF 2.1.0."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
-import msgspec
+from pydantic.alias_generators import to_camel
 
-from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
+from reconciler.admission.judgement import AdmissionVerdict
 from reconciler.base.errors import Exit, worst
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest
@@ -14,18 +16,16 @@ from reconciler.plan.changes import (
     Approval,
     Change,
     ClosePull,
-    Effect,
     LockProposal,
     MoveRef,
     Op,
     Refusal,
     StartBranch,
-    Write,
     WriteDraft,
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.compare import Comparison
+from reconciler.plan.compare import Comparison, Targets, VariantDifference
 from reconciler.plan.impact import Impact, Loss, Risk, loss_value
 from reconciler.plan.status import PackageStatus, status_value
 from reconciler.render.answers import Answer
@@ -42,6 +42,7 @@ from reconciler.report.machine import (
 )
 from reconciler.report.report import (
     ApprovableRow,
+    DraftOverview,
     HistoryEntry,
     JudgementRow,
     Names,
@@ -132,132 +133,86 @@ def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, 
 # The wire form of each type
 
 
-def wire(value: object) -> Any:
-    """Return a value of a report as JSON has it; a type without a row below has all of its fields."""
-    if value is None or type(value) in _PLAIN:
+def wire(value: Any) -> Any:
+    """Return a value of a report as JSON has it: of a type all of its fields, or those of its row below."""
+    of_type: Any = type(value)
+    if value is None or of_type in _PLAIN:
         return value
-    parts = _fields(value)
-    if isinstance(parts, tuple) and hasattr(parts, "_asdict"):
-        parts = parts._asdict()
-    if isinstance(parts, Mapping):
-        return {str(name): wire(part) for name, part in parts.items()}
-    return str(parts) if isinstance(parts, str) else list(map(wire, parts))
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): wire(part) for name, part in value.items()}
+    columns = columns_of(of_type)
+    if not columns and of_type not in _COMPUTED:
+        return list(map(wire, value))
+    read: dict[str, object] = {name: attrgetter(field)(value) for name, field in columns.items()}
+    compute = _COMPUTED.get(of_type)
+    return {name: wire(part) for name, part in ({**read, **compute(value)} if compute else read).items()}
+
+
+@cache
+def columns_of(of_type: type) -> Mapping[str, str]:
+    """Return the fields of a type by their names in JSON, without those that are computed."""
+    row = _ROWS.get(of_type)
+    fields = getattr(of_type, "__struct_fields__", getattr(of_type, "_fields", ()))
+    names = (name.rpartition("=") for name in (fields if row is None else row.split()))
+    return {name or to_camel(field.removeprefix("is_")): field for name, _, field in names}
 
 
 _PLAIN: Final = frozenset({str, int, bool, float})
-
-
-def _row(**fields: object) -> dict[str, object]:
-    return fields
-
-
-def _fields(value: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - a table with a row for each type
-    """Return the fields of a value by their names in JSON; a value of a type without a row as it is."""
-    match value:
-        case Report() as r:
-            shards = [r.names.shard] if r.names.shard else []
-            return (
-                _row(instance=r.names.instance, shards=shards, checksum=r.checksum, empty=r.empty)
-                | _row(summary=r.ops, losses=r.losses, needs=r.needs, changes=r.packages)
-                | _row(judgements=r.judgements)
-                | _row(approvable=r.approvable, problems=r.problems, refusals=r.refusals, notes=r.notes)
-                | _row(lock=r.lock, rollouts=r.rollouts, moves=r.moves)
-            )
-        case PackageRow(change=c) as p:
-            upstream = {"from": c.upstream_from, "to": c.upstream_to}
-            return (
-                _result_fields(c)
-                | _row(name=p.name, reason=p.reason, status=p.status, risks=p.risks, upstream=upstream)
-                | _row(repository=c.repository, package=c.package, variant=c.variant, location=c.location)
-                | _row(group=c.group, ready=c.ready, unready=c.unready, warnings=c.warnings)
-                | _row(writes=c.writes, pullRequest=c.pull, close=c.close, approve=c.approve)
-                | _row(subpackages=c.subpackages, losses=c.losses, pins=c.pins, diff=c.impact)
-                | _row(judgements=c.verdicts)
-                | _row(conflicts=c.conflicts, answers=c.answers)
-            )
-        case LockProposal() as p:
-            return _result_fields(p.change) | _row(pins=p.pins, edited=p.edited)
-        case ApprovableRow() as a:
-            place = _row(url=a.url, number=a.number, head=a.head)
-            return place | _row(conflicts=a.conflicts, unmet=a.unmet, shown=a.lenient, objection=a.objection)
-        case Problem():
-            return problem_value(value)
-        case Refusal() as r:
-            return _row(reason=r.reason, message=r.message, hint=r.hint)
-        case Risk() as r:
-            return _row(action=r.action, subject=r.subject) | {"class": r.category}
-        case Impact() as i:
-            return _row(digest=i.digest, files=i.files, added=i.added, removed=i.removed)
-        case Approval() as a:
-            return _row(number=a.number, head=a.head, expect=a.expect)
-        case ClosePull() as c:
-            return _row(number=c.number, head=c.head)
-        case PullRequest() as p:
-            branch = _row(head=p.head, headOid=p.head_oid, base=p.base)
-            return branch | _row(
-                number=p.number, url=p.url, title=p.title, state=p.state, draft=p.draft, labels=p.labels
-            )
-        case Answer(conflict=c) as a:
-            place = _row(path=c.path, resource=c.resource, field=c.field)
-            sides = _row(chosen=a.chosen, dropped=a.dropped)
-            return place | sides | _row(by=a.by, policy=a.policy, source=a.source)
-        case HistoryEntry(impact=impact) as h:
-            commit = _row(commit=h.commit, date=h.date or None, author=h.author, subject=h.subject)
-            risks = impact.risks if impact else ()
-            revision = _row(revision=h.revision, upstream=h.upstream, labels=h.labels)
-            return revision | commit | _row(diff=impact, risks=risks)
-        case Rollout() as r:
-            held = [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
-            state = _row(
-                set=r.key.owner, upstream=r.key.upstream, revision=r.revision, phase=r.phase, text=r.title
-            )
-            return state | _row(waves=r.waves, held=held)
-        case WaveStatus() as w:
-            text = _row(message=w.message, text=w.lines[0])
-            return text | _row(name=w.name, phase=w.phase, packages=w.members)
-        case MemberStatus() as m:
-            state = _row(phase=m.phase, message=m.failure or m.why, gates=m.gates)
-            return state | _row(namespace=m.key.namespace, name=m.key.name, package=m.name)
-        case GateResult() as g:
-            return _row(result=g.result, message=g.message)
-        case AdmissionJudgement() as j:
-            what = _row(verdict=j.verdict, rule=j.rule, message=str(j.message), old=j.is_old)
-            return what | _row(cluster=j.cluster, object=j.object)
-        case JudgementRow() as j:
-            what = _row(verdict=j.verdict, rule=j.rule, message=str(j.message), old=j.is_old)
-            return what | _row(names=j.names, of=j.noun)
-        case Loss():
-            return loss_value(value)
-        case PackageStatus():
-            return status_value(value)
-        case PackageOverview() as o:
-            versions = _row(main=o.main, review=o.review, waitingFor=o.waiting_for)
-            return _row(set=o.set_name, cluster=o.cluster) | versions
-        case Conflict():
-            return conflict_value(value)
-        case Effect():
-            return msgspec.to_builtins(value)
-        case WriteDraft() | WriteGroup() | WriteRemoval() | MoveRef() | StartBranch():
-            return _row(kind=type(value).__name__, ref=value.ref, expect=value.expect) | _write(value)
-    return value
-
-
-def _result_fields(c: Change) -> dict[str, object]:
-    """Return the fields that a package and the lock share."""
-    trees = _row(before=c.before, after=c.tree, pending=c.pending, waits=c.waits)
-    return trees | _row(op=c.op, reason=c.reason, message=c.detail)
-
-
-def _write(write: Write) -> dict[str, object]:
-    """Return the further fields of a write: files are counted, and packages that share a group's commit."""
-    match write:
-        case WriteDraft() as w:
-            tree = _row(tree=w.tree, merges=w.merges, files=len(w.files))
-            return tree | _row(onto=w.onto, path=w.path, time=w.time)
-        case WriteGroup() as w:
-            return _row(onto=w.onto, time=w.time, packages=len(w.parts))
-        case WriteRemoval() as w:
-            return _row(onto=w.onto, path=w.path, time=w.time)
-        case MoveRef() as w:
-            return _row(to=w.to)
-    return _row(to=write.oid)
+_OF_CHANGE = (
+    "before=change.before after=change.tree op=change.op message=change.detail pending=change.pending"
+)
+_OF_WRITE = "ref expect onto time"
+_ROWS: Final[Mapping[type, str]] = {
+    Report: "instance=names.instance shards checksum empty summary=ops changes=packages needs losses "
+    "judgements approvable problems refusals notes lock rollouts moves",
+    PackageRow: f"{_OF_CHANGE} waits=change.waits name reason status risks repository=change.repository "
+    "package=change.package variant=change.variant location=change.location group=change.group "
+    "ready=change.ready unready=change.unready warnings=change.warnings writes=change.writes "
+    "pullRequest=change.pull close=change.close approve=change.approve subpackages=change.subpackages "
+    "losses=change.losses pins=change.pins diff=change.impact judgements=change.verdicts "
+    "conflicts=change.conflicts answers=change.answers",
+    LockProposal: f"{_OF_CHANGE} waits=change.waits reason=change.reason pins edited",
+    DraftOverview: " ".join(PackageOverview.__struct_fields__),
+    ApprovableRow: "url number head conflicts unmet shown=lenient objection",
+    Refusal: "reason message hint",
+    Risk: "action subject class=category",
+    Impact: "digest files added removed",
+    Approval: "number head expect",
+    ClosePull: "number head",
+    PullRequest: "head head_oid base number url title state draft labels",
+    Answer: "chosen dropped by policy source "
+    "path=conflict.path resource=conflict.resource field=conflict.field",
+    HistoryEntry: "revision upstream labels commit date author subject diff=impact risks",
+    Rollout: "set=key.owner upstream=key.upstream revision phase text=title waves",
+    WaveStatus: "message name phase packages=members",
+    MemberStatus: "phase gates namespace=key.namespace name=key.name package=name",
+    GateResult: "result message",
+    JudgementRow: "verdict rule message names old=is_old of=noun",
+    VariantDifference: "key fate message",
+    Targets: "set=key before after",
+    WriteDraft: f"{_OF_WRITE} path tree merges",
+    WriteGroup: _OF_WRITE,
+    WriteRemoval: f"{_OF_WRITE} path",
+    MoveRef: "ref expect to",
+    StartBranch: "ref expect to=oid",
+    **dict.fromkeys((Problem, Loss, PackageStatus, Conflict), ""),
+}
+"""The columns of types that are not written whole, as `NAME=FIELD`, or the field where both are one."""
+_COMPUTED: Final[Mapping[type, Callable[[Any], Mapping[str, object]]]] = {
+    PackageRow: lambda row: {"upstream": {"from": row.change.upstream_from, "to": row.change.upstream_to}},
+    Rollout: lambda r: {
+        "held": [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
+    },
+    WaveStatus: lambda wave: {"text": wave.lines[0]},
+    MemberStatus: lambda member: {"message": member.failure or member.why},
+    WriteDraft: lambda write: {"kind": "WriteDraft", "files": len(write.files)},
+    WriteGroup: lambda write: {"kind": "WriteGroup", "packages": len(write.parts)},
+    **{of: lambda write: {"kind": type(write).__name__} for of in (WriteRemoval, MoveRef, StartBranch)},
+    Problem: problem_value,
+    Loss: loss_value,
+    PackageStatus: status_value,
+    Conflict: conflict_value,
+}
+"""Further fields of a type in JSON, computed from its value."""

@@ -168,24 +168,33 @@ class ChangeCause(Struct, frozen=True):
         return f"{where}, {plural(compared, 'distinct diff')}" if compared else where
 
 
-class PackageOverview(NamedTuple):
-    """A package in a row of `status`: upstream revisions on main and in review, and what it waits for.
+class PackageOverview(Struct, frozen=True):
+    """A package in a row of `status`: each field is a column of its table, its JSON and the page."""
 
-    A draft `replaces` what main has without an upstream revision: nothing, `ours`, or `others`.
-    """
-
-    set_name: str = ""
+    set: str = ""
+    """The PackageVariantSet that it is from, NAMESPACE/NAME."""
     cluster: str = ""
     main: str = ""
+    """Upstream revision of the package on main."""
     review: str = ""
+    """Upstream revision of its open draft."""
     waiting_for: str = ""
-    reviewers: tuple[str, ...] = ()
-    replaces: Literal["", "ours", "others"] = ""
+    """The next step; empty where nothing is to be done."""
 
     def review_after(self, change: Change) -> str:
         """Return the revision in review when a change is made, "" for none."""
         planned = change.upstream_to if change.written is not None and change.op is not Op.DELETE else ""
         return planned or self.review
+
+
+class DraftOverview(PackageOverview, frozen=True):
+    """The same with what the list of needs tells of a draft.
+
+    It `replaces` what main has without an upstream revision: nothing, `ours`, or `others`.
+    """
+
+    reviewers: tuple[str, ...] = ()
+    replaces: Literal["", "ours", "others"] = ""
 
 
 class ProblemGroup(NamedTuple):
@@ -257,9 +266,14 @@ class HistoryEntry(NamedTuple):
     labels: Mapping[str, str] = MappingProxyType({})
 
     @property
-    def date(self) -> str:
-        """The time as ISO 8601, "" if unknown."""
-        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else ""
+    def date(self) -> str | None:
+        """The time as ISO 8601, None if unknown."""
+        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else None
+
+    @property
+    def risks(self) -> tuple[Risk, ...]:
+        """The risks of its difference."""
+        return self.impact.risks if self.impact else ()
 
 
 class UpstreamChange(NamedTuple):
@@ -282,7 +296,10 @@ class PackageRow(Struct, frozen=True):
 
 
 class ApprovableRow(Struct, frozen=True):
-    """An open pull request, and what keeps it from being approved, or from being without its name."""
+    """An open pull request, and what keeps it from being approved, or from being without its name.
+
+    `lenient` are unmet gates where nothing is deployed.
+    """
 
     url: str
     number: int
@@ -326,6 +343,11 @@ class Report(Struct, frozen=True, dict=True):
     outcome: Outcome | None
     exits: frozenset[Exit]
     exit_code: Exit
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """The parts of the fleet that it is about; none if that is the whole."""
+        return (self.names.shard,) if self.names.shard else ()
 
     @cached_property
     def causes(self) -> tuple[ChangeCause, ...]:

@@ -355,7 +355,7 @@ def history_lines(
     heads = ("REVISION", "DATE", "UPSTREAM", "COMMIT", "CHANGE", "BY", "SUBJECT")
     rows = [
         (
-            *(terminal(entry.revision), entry.date[:10], terminal(entry.upstream), entry.commit[:8]),
+            *(terminal(entry.revision), (entry.date or "")[:10], terminal(entry.upstream), entry.commit[:8]),
             impact_text(entry.impact) if entry.impact else "",
             *(terminal(entry.author), terminal(entry.subject)),
         )
@@ -368,5 +368,5 @@ def history_lines(
         if entry.labels:
             named = (f"{key}={value}" if value else key for key, value in sorted(entry.labels.items()))
             yield from indented(terminal(f"drafted with labels {', '.join(named)}"), width)
-        for text in risk_texts(entry.impact.risks if entry.impact else ()):
+        for text in risk_texts(entry.risks):
             yield from (paint(line, Color.RED) for line in indented(terminal(text), width))

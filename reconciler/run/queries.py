@@ -120,10 +120,7 @@ def _fleet_status(planned: PlannedRun) -> FleetStatus:
 
 def _notes(change: Change | None) -> dict[str, Any]:
     """Return what a row of the status has of the change of its package."""
-    if change is None:
-        return {"subpackages": [], "warnings": []}
-    notes = [note._asdict() for note in change.subpackages]
-    return {"subpackages": notes, "warnings": [str(warning) for warning in change.warnings]}
+    return {name: wire(getattr(change, name, ())) for name in ("subpackages", "warnings")}
 
 
 def _row(
@@ -201,7 +198,8 @@ def _cluster_row(
         waiting = ""
     value = status_value(replace(delivery, phase=phase, repository=None, name="", head="", pull=0))
     value |= {} if phase is delivery.phase else {"since": None, "reason": "", "message": ""}
-    summary = PackageOverview("", owner["cluster"], *versions, waiting)
+    main, review = versions
+    summary = PackageOverview("", owner["cluster"], main, review, waiting)
     return {**owner, "package": value, "summary": wire(summary)}
 
 

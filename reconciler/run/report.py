@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 from msgspec.structs import replace
@@ -265,14 +265,11 @@ class _RowReader:
         labels = self._labels
         parts = (change.detail, *change.unready, status.message if status and change.op is Op.KEEP else "")
         return PageRow(
-            repository,
-            name,
-            cluster=overview.cluster,
-            set_name=overview.set_name,
-            main=overview.main,
-            review=overview.review_after(change) if change.variant else "",
-            waiting_for=overview.waiting_for,
-            **_status_fields(status),
+            **_overview_fields(overview)
+            | {"review": overview.review_after(change) if change.variant else ""}
+            | _status_fields(status),
+            repository=repository,
+            name=name,
             variant=str(change.variant or ""),
             op=str(change.op) if labels is None else labels.get(change.package, "same"),
             reason=str(row_reason(change, status)),
@@ -303,12 +300,9 @@ class _RowReader:
             phase = package.get("phase") or ("stalled" if is_stalled else "")
             overview = self._overviews.get((_owner_key(owner), None), PackageOverview())
             yield PageRow(
-                repository,
-                name,
-                cluster=cluster,
-                set_name=overview.set_name,
-                main=overview.main,
-                waiting_for=overview.waiting_for,
+                **_overview_fields(overview) | {"cluster": cluster, "review": ""},
+                repository=repository,
+                name=name,
                 phase=phase,
                 since=(package.get("since") or "")[:10],
                 reason=package.get("reason") or decisive.get("reason", ""),
@@ -368,6 +362,10 @@ def _owner_key(owner: Owner) -> ObjectName:
 def _conditions(owner: Owner) -> tuple[tuple[str, ...], ...]:
     fields = ("type", "status", "reason", "message")
     return tuple(tuple(str(c.get(name, "")) for name in fields) for c in owner.get("conditions", ()))
+
+
+def _overview_fields(overview: PackageOverview) -> dict[str, Any]:
+    return {name: getattr(overview, name) for name in PackageOverview.__struct_fields__}
 
 
 def _status_fields(status: PackageStatus | None) -> dict[str, str]:

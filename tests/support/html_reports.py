@@ -135,10 +135,10 @@ def _row(number: int, diffs: int) -> PageRow:
     op = "delete" if number % 999 == 0 else "update" if changed else "keep"
     variant = f"default/{ware}-{cluster}-{ware}"
     return PageRow(
-        cluster,
-        ware,
+        repository=cluster,
+        name=ware,
         cluster=cluster,
-        set_name=f"default/{ware}",
+        set=f"default/{ware}",
         variant=variant,
         main=f"{ware}/v{1 + number % 4}",
         review=f"{ware}/v5" if changed else "",

@@ -9,7 +9,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.context import PlanTarget
 from reconciler.report.build import package_overviews, version_label
-from reconciler.report.report import PackageOverview
+from reconciler.report.report import DraftOverview
 from tests.support.plan_values import (
     EDGE,
     KEPT,
@@ -30,20 +30,20 @@ V2 = KptfileHeader(upstream_lock=GitUpstream(repo="r", directory="web", ref="web
 ON_MAIN = a_package(main_tree=oid("b1"), main_header=V1)
 
 
-def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> PackageOverview:
+def overview(change: Change = KEPT, target: PlanTarget | None = None, **fields: Any) -> DraftOverview:
     context = web_context(target or a_target(package=ON_MAIN), **fields)
     return package_overviews(plan_of(change, context))[WEB, PACKAGE]
 
 
 def test_package_on_main_waits_for_nothing() -> None:
-    assert overview() == PackageOverview(main="web/v1")
+    assert overview() == DraftOverview(main="web/v1")
 
 
 def test_package_with_a_draft_shows_both_revisions_and_its_set_and_cluster() -> None:
     target = a_target(package=ON_MAIN, draft=a_draft(header=V2), view=replace(EDGE, cluster="prod"))
     fleet = replace(a_desired(), set_key=ObjectName("default", "fleet"))
 
-    assert overview(target=target, variants={WEB: fleet}) == PackageOverview(
+    assert overview(target=target, variants={WEB: fleet}) == DraftOverview(
         "default/fleet", "prod", "web/v1", "web/v2", "review"
     )
 
@@ -52,7 +52,7 @@ def test_variant_without_a_package_has_its_set_and_what_it_waits_for() -> None:
     context = web_context(downstreams={}, variants={WEB: replace(a_desired(), set_key=ObjectName("a", "b"))})
 
     assert package_overviews(Plan(context=context)) == {
-        (WEB, None): PackageOverview("a/b", waiting_for="a fix of its manifest or repository")
+        (WEB, None): DraftOverview("a/b", waiting_for="a fix of its manifest or repository")
     }
     assert package_overviews(Plan()) == {}
 
