@@ -385,6 +385,9 @@ class _Reader:
         conflicts, unready, failed = self._find_unmet(package, draft)
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
+        if draft.header.error:
+            broken = f"{draft.path}/Kptfile cannot be read: {draft.header.error}"
+            return Approvable(conflicts, (broken,), gates, (broken, *failures))
         is_unfinished = not conflicts and self._is_unfinished(package, draft)
         why = f"no run has finished the draft of {draft.path} since people answered its conflicts"
         unfinished = (why,) if is_unfinished else ()

@@ -652,8 +652,8 @@ def _facts(case: Case, package: Package) -> DraftFacts:
     """Return the facts about a draft with the content, conflicts and answers of `package`."""
     fresh, draft = case.rendered.fresh, case.target.draft
     merged = case.rendered.merged if draft and draft.append_only else None
-    after = merged if isinstance(merged, Package) else fresh
-    unready = after.unready if isinstance(after, Package) else ()
+    after = merged or fresh
+    unready = after.unready if isinstance(after, Package) else (after.message,)
     # A blueprint is published with open points: once it is, they are to be filled further down.
     is_published = isinstance(after, Package) and after.tree == case.target.package.main_tree
     if is_published and not case.target.view.deployment:

@@ -144,7 +144,9 @@ def _render_variants(
 
     def former(key: tuple[ObjectName, bool]) -> Iterator[Files]:
         resolved = resolved_by_key[key[0]]
-        trees = (resolved.local, resolved.base.tree if resolved.base else None)
+        # A person may have broken a file of a draft that main does not have yet.
+        base = resolved.base.tree if resolved.base else None
+        trees = (resolved.local, base, resolved.pin.tree if key[1] else None)
         yield from (contents[tree] for tree in trees if tree is not None and tree in contents)
 
     untouched = _untouched(variants, contents, inventory, run)

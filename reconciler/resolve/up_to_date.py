@@ -174,9 +174,9 @@ def find_settled(resolved: ResolvedVariant, record: PackageVariantRecord | None)
     if is_unfinished or (may_answer and (record.conflicts or record.answers or record.warnings)):
         # People answer conflicts, and warnings, by what they commit, in a group beside what we wrote last.
         return None
-    if output == resolved.local or (draft is not None and output in (draft.tree, draft.written)):
-        return output
-    return None
+    # A draft that people changed may be broken now: whether it is ready takes rendering it.
+    is_there = output == resolved.local or (draft is not None and output == draft.tree)
+    return output if is_there else None
 
 
 def index_objects(snapshot: Snapshot) -> ObjectIndex:

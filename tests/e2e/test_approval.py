@@ -44,6 +44,43 @@ def test_a_deletion_is_never_approved(tmp_path: Path) -> None:
     assert edge(world).read("main", "web/Kptfile")
 
 
+_NO_YAML = "a: [\n: }"
+_WRONG_PIPELINE = """\
+pipeline:
+  mutators:
+  - image: ghcr.io/kptdev/krm-functions-catalog/set-namespace:v0.4.1
+    configMap: {nothing: x}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("app.yaml", _NO_YAML, "app.yaml, which had resources before, is broken"),
+        ("Kptfile", _NO_YAML, "web/Kptfile cannot be read"),
+        ("Kptfile", _WRONG_PIPELINE, "data.nothing is no field of set-namespace"),
+    ],
+    ids=["a file of resources", "the Kptfile", "the pipeline"],
+)
+def test_a_draft_that_a_person_broke_is_approved_by_nobody(
+    tmp_path: Path, file: str, text: str, why: str
+) -> None:
+    world = make_world(tmp_path / "w", "{edited: true}")
+    world.run("apply")
+    branch = world.draft_branch("edge-1", "web")
+    with world.edit("edge-1", "Break it", branch=branch) as copy:
+        path = copy / "web" / file
+        path.write_text(text if text == _NO_YAML else f"{path.read_text()}{text}")
+    for _ in range(2):
+        world.run("apply")
+
+    refused = world.run("approve", "--all")
+
+    assert refused.code == Exit.REFUSED
+    assert why in refused.out
+    assert tags(world) == {"refs/tags/db/v1"}
+
+
 def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
     write_world(tmp_path / "w", EDGE)
     world = World(tmp_path / "w")
