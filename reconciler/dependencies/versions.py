@@ -290,15 +290,6 @@ def is_digest(text: str) -> bool:
     return _CONTENT.fullmatch(text) is not None
 
 
-def parse_digest_or_constraint(text: str) -> Constraint:
-    """Parse a dependency's version as Crossplane accepts it: a range, or the digest of one content.
-
-    Raises:
-        VersionError: The text is neither.
-    """
-    return Constraint(text, Grammar.MASTERMINDS, digest=text) if is_digest(text) else parse_masterminds(text)
-
-
 # Masterminds/semver v3, of Crossplane and Porter
 
 _VERSION = (

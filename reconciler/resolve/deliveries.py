@@ -102,7 +102,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     views: dict[str, list[RepositoryView]] = {}
     for _, view in sorted(inventory.repositories.items()):
         views.setdefault(view.cluster, []).append(view)
-    times = _ManifestTimes(inventory)
+    # Committer times of the manifests that request packages, and of the package index (law 5).
+    times_by_path = {d.source.location.path: d.source.time for d in inventory.documents}
+    index_time = max((item.source.time for item in inventory.index), default=0)
     items: list[Delivery] = []
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
@@ -125,7 +127,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             incomplete = {"", cluster} & clusters.incomplete
             is_complete = control.readable and not control.broken and not incomplete
             is_complete &= cluster not in unsolved
-            variant = _variant(cluster, target, times.of_cluster(inputs[cluster]), inventory)
+            paths = {install.location.path for install in inputs[cluster].installs} & times_by_path.keys()
+            times = (index_time, *(times_by_path[path] for path in paths))
+            variant = _variant(cluster, target, times, inventory)
             digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
             record = inventory.records.get(variant.key)
             pin = _pin(cluster, Oid(record.upstream_tree if record else ""), inventory)
@@ -194,19 +198,6 @@ def delivery_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
             yield resolved.local
         if resolved.draft is not None and resolved.draft.append_only:
             yield resolved.draft.tree
-
-
-class _ManifestTimes:
-    """Committer times of the manifests that request packages, and of the package index (law 5)."""
-
-    def __init__(self, inventory: Inventory) -> None:
-        self._by_path = {d.source.location.path: d.source.time for d in inventory.documents}
-        self._index = max((item.source.time for item in inventory.index), default=0)
-
-    def of_cluster(self, inputs: ClusterInputs) -> tuple[int, ...]:
-        """Return the times of the inputs of one cluster's manifests, in seconds."""
-        paths = {install.location.path for install in inputs.installs}
-        return (self._index, *(self._by_path[path] for path in paths if path in self._by_path))
 
 
 def _variant(

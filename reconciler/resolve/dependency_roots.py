@@ -207,15 +207,13 @@ def requirement_changes(
 
 def _ranges(candidate: Candidate | None) -> dict[str, str]:
     """Return the range of each package, API or interface that a revision requires."""
-    return {
-        _need_name(need): str(need.range) if isinstance(need, PackageNeed) else "any version"
-        for requirement in (candidate.requires if candidate else ())
-        for need in requirement.alternatives
-    }
-
-
-def _need_name(need: Need) -> str:
-    return need.id.name if isinstance(need, PackageNeed) else str(need)
+    ranges: dict[str, str] = {}
+    for need in (need for r in (candidate.requires if candidate else ()) for need in r.alternatives):
+        if isinstance(need, PackageNeed):
+            ranges[need.id.name] = str(need.range)
+        else:
+            ranges[str(need)] = "any version"
+    return ranges
 
 
 def _locked_versions(packages: tuple[Resolved, ...], candidate: Candidate | None) -> dict[str, str]:
@@ -264,7 +262,6 @@ def _install(key: RootKey, root: Root) -> Install:
 
 
 def _inherited(variant: DesiredVariant | None) -> Pairs:
-    """Return the settings that the dependencies of a variant inherit."""
     if variant is None:
         return ()
     account = {**(variant.spec.annotations or {}), **variant.annotations}.get(SERVICE_ACCOUNT, "")
@@ -327,11 +324,14 @@ class _Maker(Struct):
         parent_namespace = needed.package.instance.slot.namespace
         there = any(root.key.namespace == parent_namespace for root in askers)
         namespace = parent_namespace if there else askers[0].key.namespace
-        upstream = self.upstream(needed.package, namespace)
+        repository, _, path = needed.package.instance.name.rpartition("//")
+        # The most specific Repository of the namespace that has the package.
+        sources = self.sources.get((namespace, repository), ())
+        upstream = next((view for view in sources if is_within(path, view.directory)), None)
         if upstream is None:
             self.refuse(askers, f"No Repository in namespace {namespace} has it", "Register its repository.")
             return
-        name = package_name(upstream, needed.package.instance.name.rpartition("//")[2])
+        name = package_name(upstream, path)
         view = self.downstream(askers, namespace, name)
         invalid = next(check_downstream(view, name, self.inventory.policy.instance), None)
         if invalid is not None:
@@ -349,9 +349,10 @@ class _Maker(Struct):
                 downstream=Downstream(repo=view.key.name, package=name),
             )
         )
-        rival = self.rival(place, key)
-        if rival is not None:
-            # Another variant that is made from the same package at the same revision serves as well.
+        # Another variant with the same place or the same name.
+        rivals = (*self.taken.get(place, ()), self.named.get(key), self.made.get(place))
+        if (rival := next(filter(None, rivals), None)) is not None:
+            # One that is made from the same package at the same revision serves as well.
             if rival.spec.upstream != spec.upstream:
                 self.refuse(askers, *_contested(rival, needed, view, name))
                 self.undecided.add(key)
@@ -366,12 +367,6 @@ class _Maker(Struct):
             requested_by=tuple(_shown(needed.paths, roots)),
         )
 
-    def upstream(self, package: Resolved, namespace: str) -> RepositoryView | None:
-        """Return the Repository of the namespace that has a package, the most specific one."""
-        repository, _, path = package.instance.name.rpartition("//")
-        views = self.sources.get((namespace, repository), ())
-        return next((view for view in views if is_within(path, view.directory)), None)
-
     def downstream(self, askers: list[Root], namespace: str, name: str) -> RepositoryView:
         """Return the repository of a package: its present one while a root there needs it, else the first."""
         views = {root.view.key: root.view for root in askers if root.view.key.namespace == namespace}
@@ -382,11 +377,6 @@ class _Maker(Struct):
             if record is not None and record.requested_by:
                 return view
         return candidates[0]
-
-    def rival(self, place: PackageKey, key: ObjectName) -> DesiredVariant | None:
-        """Return another variant with the same place or the same name, if there is one."""
-        variants = [*self.taken.get(place, ()), self.named.get(key), self.made.get(place)]
-        return next((variant for variant in variants if variant is not None), None)
 
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:

@@ -1,6 +1,6 @@
 """Pin upstreams: what a floating upstream is locked at, held at by a person, or moved to (D3, D9)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -213,8 +213,6 @@ def hold(variant: DesiredVariant, what: str, lock: UpstreamLock | None, inventor
     if not what and lock is not None and lock.answers(upstream_data(variant)):
         return msgspec.structs.replace(lock, held=True)
     pin = find_upstream(variant, inventory) if not what else _find(variant, what, inventory)
-    if isinstance(pin, Problem):
-        raise UsageError(pin.message, hint=pin.hint)
     return _lock_at(variant, pin, held=True)
 
 
@@ -224,13 +222,12 @@ def follow(variant: DesiredVariant, inventory: Inventory) -> UpstreamLock:
     Raises:
         UsageError: It finds nothing.
     """
-    pin = find_upstream(variant, inventory)
+    return _lock_at(variant, find_upstream(variant, inventory), held=False)
+
+
+def _lock_at(variant: DesiredVariant, pin: Pin | Problem, *, held: bool) -> UpstreamLock:
     if isinstance(pin, Problem):
         raise UsageError(pin.message, hint=pin.hint)
-    return _lock_at(variant, pin, held=False)
-
-
-def _lock_at(variant: DesiredVariant, pin: Pin, *, held: bool) -> UpstreamLock:
     lock = lock_pin(variant.key, upstream_data(variant), pin, held=held)
     assert lock is not None  # noqa: S101 - a floating upstream has a lock
     return lock
@@ -238,20 +235,16 @@ def _lock_at(variant: DesiredVariant, pin: Pin, *, held: bool) -> UpstreamLock:
 
 def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Problem:
     """Return what a name means, tried as a manifest could ask for it, or why it means nothing."""
-    pins = [find_upstream(_asking(variant, selector), inventory) for selector in _selectors(what)]
+    # Tags come first: v3 may be one, and Porch would take it for a number.
+    selectors: list[dict[str, Any]] = [{"tag": what}, {"workspace_name": what}, {"branch": what}]
+    if (number := whole_number(what.removeprefix("v"))) is not None:
+        selectors.insert(1, {"revision": number})
+    spec = variant.spec.upstream or Upstream()
+    upstreams = (Upstream(repo=spec.repo, package=spec.package, **selector) for selector in selectors)
+    pins = [find_upstream(with_upstream(variant, upstream), inventory) for upstream in upstreams]
     return next((pin for pin in pins if isinstance(pin, Pin)), pins[0])
 
 
-def _selectors(what: str) -> Iterator[dict[str, Any]]:
-    # Tags come first: v3 may be one, and Porch would take it for a number.
-    yield {"tag": what}
-    if (number := whole_number(what.removeprefix("v"))) is not None:
-        yield {"revision": number}
-    yield {"workspace_name": what}
-    yield {"branch": what}
-
-
-def _asking(variant: DesiredVariant, selector: dict[str, Any]) -> DesiredVariant:
-    upstream_spec = variant.spec.upstream or Upstream()
-    upstream = Upstream(repo=upstream_spec.repo, package=upstream_spec.package, **selector)
+def with_upstream(variant: DesiredVariant, upstream: Upstream) -> DesiredVariant:
+    """Return a variant with another upstream."""
     return replace(variant, spec=variant.spec.model_copy(update={"upstream": upstream}))

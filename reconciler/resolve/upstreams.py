@@ -1,7 +1,7 @@
 """Upstream selection (D9): from the words of a manifest to one package at one verified commit."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,8 +56,15 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
         location = variant.source.at("spec", "upstream", "package")
         return replace(view.broken[path], location=location).owned_by(variant.owner)
     lookup = _Lookup(variant, view, view.upstream_at(path) or PackageState(path), inventory)
-    finders = (find(lookup, str(value)) for value, find in lookup.selectors(upstream) if value is not None)
-    pin = next(finders, None) or lookup.latest()
+    selectors = (
+        (upstream.revision, lookup.by_revision),
+        (upstream.workspace_name, lookup.by_workspace),
+        (upstream.tag, lookup.by_tag),
+        (upstream.version, lookup.by_version),
+        (upstream.branch, lookup.by_branch),
+    )
+    pins = (find(str(value)) for value, find in selectors if value is not None)
+    pin = next(pins, None) or lookup.latest()
     return pin if isinstance(pin, Problem) else check_pin(pin, variant, inventory)
 
 
@@ -212,15 +219,6 @@ class _Lookup(Struct, frozen=True):
     view: RepositoryView
     package: PackageState
     inventory: Inventory
-
-    def selectors(
-        self, upstream: Upstream
-    ) -> Iterator[tuple[object, Callable[["_Lookup", str], Pin | Problem]]]:
-        yield upstream.revision, _Lookup.by_revision
-        yield upstream.workspace_name, _Lookup.by_workspace
-        yield upstream.tag, _Lookup.by_tag
-        yield upstream.version, _Lookup.by_version
-        yield upstream.branch, _Lookup.by_branch
 
     def by_revision(self, number: str) -> Pin | Problem:
         # Porch numbers the package revision of the branch -1.

@@ -43,7 +43,7 @@ from reconciler.resolve.ownership import (
     may_stand_behind,
     package_name,
 )
-from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag, steady
+from reconciler.resolve.pins import PinChoice, choose_pin, find_moved_tag, steady, with_upstream
 from reconciler.resolve.resolution import (
     Downstreams,
     Pin,
@@ -245,8 +245,7 @@ def _find_pin(
     number = re.fullmatch(r"v?([1-9][0-9]*)", entry.revision)
     selector = {"revision": int(number[1])} if number else {"tag": entry.revision}
     selected = Upstream(repo=view.key.name, package=package_name(view, path) or ".", **selector)
-    spec = variant.spec.model_copy(update={"upstream": selected})
-    pin = find_upstream(replace(variant, spec=spec), inventory)
+    pin = find_upstream(with_upstream(variant, selected), inventory)
     if isinstance(pin, Problem):
         return _problem(variant, entry, Reason(pin.reason), f"{entry.directory}: {pin.message}", pin.hint)
     return pin
@@ -369,7 +368,6 @@ def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outc
 
 
 def _is_elsewhere(variant: DesiredVariant, inventory: Inventory) -> bool:
-    """Tell whether another shard plans a variant."""
     view = find_view(variant, inventory)
     return view is not None and view.role is not RepositoryRole.PLANNED
 

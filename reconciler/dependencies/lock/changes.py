@@ -1,6 +1,7 @@
 """List everything that locks decide anew, grouped over the clusters where they do, each with its cause."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -406,14 +407,8 @@ def _added_requirements(needs: Sequence[tuple[Instance, MetNeed]], old: Resoluti
 
 
 def _allows(need: MetNeed, version: str, digest: str) -> bool:
-    try:
+    with suppress(VersionError):
         return need.range.allows(parse_relaxed(version), digest)
-    except VersionError:
-        return need.constraints == version or _same(need.constraints, version)
-
-
-def _same(constraints: str, version: str) -> bool:
-    try:
-        return parse_loose(constraints) == parse_loose(version)
-    except VersionError:
-        return True
+    with suppress(VersionError):
+        return need.constraints == version or parse_loose(need.constraints) == parse_loose(version)
+    return True

@@ -18,7 +18,6 @@ from reconciler.dependencies.versions import (
     carvel_keeps,
     is_digest,
     parse_constraint,
-    parse_digest_or_constraint,
 )
 from reconciler.inventory.snapshot import StoredKind
 from reconciler.names.ids import GroupKind
@@ -158,12 +157,10 @@ def version_range(
     Raises:
         VersionError: The text is neither a constraint nor, for Crossplane, a digest.
     """
-    if not text:
-        parsed = None
-    elif dialect is Dialect.CROSSPLANE:
-        parsed = parse_digest_or_constraint(text)
+    if dialect is Dialect.CROSSPLANE and is_digest(text):
+        parsed: Constraint | None = Constraint(text, Grammar.MASTERMINDS, digest=text)
     else:
-        parsed = parse_constraint(text, dialect.grammar)
+        parsed = parse_constraint(text, dialect.grammar) if text else None
     return VersionRange(dialect, text, prereleases, releases_only, parsed)
 
 

@@ -16,7 +16,6 @@ from reconciler.dependencies.versions import (
     only_with_build,
     parse_carvel,
     parse_constraint,
-    parse_digest_or_constraint,
     parse_loose,
     parse_masterminds,
     parse_relaxed,
@@ -59,7 +58,7 @@ def test_doubts(case: Doubt) -> None:
 
 
 def test_a_digest_is_satisfied_by_that_content_alone() -> None:
-    pin = parse_digest_or_constraint("sha256:aa")
+    pin = version_range(Dialect.CROSSPLANE, "sha256:aa").constraint
 
     assert pin.allows(parse_loose("v1.0.0"), digest="sha256:aa")
     assert not pin.allows(parse_loose("v1.0.0"), digest="sha256:bb")
