@@ -11,55 +11,50 @@ def other(kind: str, name: str, namespace: str = "") -> str:
     return f"---\napiVersion: v1\nkind: {kind}\nmetadata:\n  name: {name}\n{where}"
 
 
-REFERRING = of_kind(
-    "v1",
-    "Pod",
-    "  namespace: one",
-    "spec:",
-    "  serviceAccountName: {0}account",
-    "  priorityClassName: {0}class",
-    "  volumes:",
-    "  - configMap:",
-    "      name: {0}map",
-    "  - configMap:",
-    "      name: elsewhere",
-    "  - secret:",
-    "      secretName: {0}secret",
-).replace("name: a\n", "name: {0}a\n", 1)
+REFERRING = """apiVersion: v1
+kind: Pod
+metadata:
+  name: {0}a
+  namespace: one
+spec:
+  serviceAccountName: {0}account
+  priorityClassName: {0}class
+  volumes:
+  - configMap:
+      name: {0}map
+  - configMap:
+      name: elsewhere
+  - secret:
+      secretName: {0}secret
+"""
 REFERRED = "".join(
-    [
-        other("ConfigMap", "{0}map", "one"),
-        other("ConfigMap", "{0}elsewhere", "two"),
-        other("Secret", "{0}secret", "one"),
-        other("ServiceAccount", "{0}account", "one"),
-        other("PriorityClass", "{0}class"),
-    ]
+    other(kind, "{0}" + name, namespace)
+    for kind, name, namespace in (
+        *(("ConfigMap", "map", "one"), ("ConfigMap", "elsewhere", "two"), ("Secret", "secret", "one")),
+        *(("ServiceAccount", "account", "one"), ("PriorityClass", "class", "")),
+    )
 )
-BINDING = (
-    of_kind(
-        "rbac.authorization.k8s.io/v1",
-        "RoleBinding",
-        "  namespace: one",
-        "roleRef:",
-        "  kind: Role",
-        "  name: {0}role",
-        "subjects:",
-        "- kind: ServiceAccount",
-        "  name: {0}account",
-        "  namespace: two",
-        "- kind: User",
-        "  name: role",
-    ).replace("name: a\n", "name: {0}a\n", 1)
-    + other("Role", "{0}role", "one")
-    + other("ServiceAccount", "{0}account", "two")
+BINDING = """apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {0}a
+  namespace: one
+roleRef:
+  kind: Role
+  name: {0}role
+subjects:
+- kind: ServiceAccount
+  name: {0}account
+  namespace: two
+- kind: User
+  name: role
+"""
+BINDING += other("Role", "{0}role", "one") + other("ServiceAccount", "{0}account", "two")
+DEPENDS = body().replace("name: a\n", "name: {0}a\n") + (
+    "  annotations:\n    config.kubernetes.io/depends-on: "
+    "/namespaces/one/Secret/{0}secret, /PriorityClass/{0}class, /Secret/secret\n"
 )
-DEPENDS = (
-    body().replace("name: a\n", "name: {0}a\n")
-    + "  annotations:\n    config.kubernetes.io/depends-on: "
-    + "/namespaces/one/Secret/{0}secret, /PriorityClass/{0}class, /Secret/secret\n"
-    + other("Secret", "{0}secret", "one")
-    + other("PriorityClass", "{0}class")
-)
+DEPENDS += other("Secret", "{0}secret", "one") + other("PriorityClass", "{0}class")
 NAMESPACE = of_kind("v1", "Namespace")
 
 
@@ -69,17 +64,12 @@ NAMESPACE = of_kind("v1", "Namespace")
         Row("a prefix", {"prepend": "p-"}, body(), body().replace("name: a", "name: p-a"), ()),
         Row("a suffix", {"append": "-s"}, body(), body().replace("name: a", "name: a-s"), ()),
         Row("it is there", {"append": "a"}, body(), body(), ()),
-        Row(
-            "both", {"append": "a", "prepend": "b"}, body(), "error: one of prepend and append must be given"
-        ),
+        Row("both", {"append": "a", "prepend": "b"}, body(),
+            "error: one of prepend and append must be given"),
         Row("neither", {"append": ""}, body(), "error: one of prepend and append must be given"),
         Row("a namespace keeps its name", {"prepend": "p-"}, NAMESPACE, NAMESPACE),
-        Row(
-            "references by their fields, in one namespace",
-            {"prepend": "p-"},
-            (REFERRING + REFERRED).format(""),
-            (REFERRING + REFERRED).format("p-"),
-        ),
+        Row("references by their fields, in one namespace", {"prepend": "p-"},
+            (REFERRING + REFERRED).format(""), (REFERRING + REFERRED).format("p-")),
         Row("references by kind", {"prepend": "p-"}, BINDING.format(""), BINDING.format("p-")),
         Row("dependencies", {"prepend": "p-"}, DEPENDS.format(""), DEPENDS.format("p-")),
         Row(
@@ -93,27 +83,16 @@ NAMESPACE = of_kind("v1", "Namespace")
             body("  k: x"),
             body("  k: p-x").replace("name: a", "name: p-a"),
         ),
-        Row(
-            "a suffix of the configuration",
-            config_of("EnsureNameSubstring", substring="-s", editMode="append"),
-            body(),
-            body().replace("name: a", "name: a-s"),
-        ),
-        Row(
-            "an unknown mode",
-            config_of("EnsureNameSubstring", substring="p-", editMode="x"),
-            body(),
-            "error: substring and editMode must be given",
-        ),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            body(),
-            "error: must be a `ConfigMap`",
-        ),
+        Row("a suffix of the configuration",
+            config_of("EnsureNameSubstring", substring="-s", editMode="append"), body(),
+            body().replace("name: a", "name: a-s")),
+        Row("an unknown mode", config_of("EnsureNameSubstring", substring="p-", editMode="x"), body(),
+            "error: substring and editMode must be given"),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, body(),
+            "error: must be a `ConfigMap`"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_ensure_name_substring(row: Row) -> None:
     check_row("ensure-name-substring:v0.2", row)
 
@@ -124,25 +103,19 @@ def workload(api_version: str, kind: str, *, notes: bool, pod_notes: bool) -> st
     return of_kind(api_version, kind, *own, "spec:", "  template:", "    spec: {}", *pod)
 
 
-@pytest.mark.parametrize(
-    ("api_version", "kind", "has_pods"),
-    [
-        ("apps/v1", "Deployment", True),
-        ("apps/v1", "ReplicaSet", True),
-        ("apps/v1", "DaemonSet", True),
-        ("apps/v1", "StatefulSet", True),
-        ("batch/v1", "Job", True),
-        ("v1", "ReplicationController", True),
-        ("e.com/v1", "StatefulSet", False),
-        ("e.com/v1", "Job", False),
-        ("v2", "ReplicationController", False),
-        ("e.com/v1", "Foo", False),
-    ],
-)
-def test_annotations_are_set_on_pods_too(api_version: str, kind: str, *, has_pods: bool) -> None:
+PODS = [
+    *("apps/v1/Deployment", "apps/v1/ReplicaSet", "apps/v1/DaemonSet", "apps/v1/StatefulSet", "batch/v1/Job"),
+    "v1/ReplicationController",
+]
+NO_PODS = ["e.com/v1/StatefulSet", "e.com/v1/Job", "v2/ReplicationController", "e.com/v1/Foo"]
+
+
+@pytest.mark.parametrize("of", [*PODS, *NO_PODS])
+def test_annotations_are_set_on_pods_too(of: str) -> None:
+    api_version, _, kind = of.rpartition("/")
     before = workload(api_version, kind, notes=False, pod_notes=False)
-    after = workload(api_version, kind, notes=True, pod_notes=has_pods)
-    messages = ('set annotations: {"note":"1"}',) * (2 if has_pods else 1)
+    after = workload(api_version, kind, notes=True, pod_notes=of in PODS)
+    messages = ('set annotations: {"note":"1"}',) * (2 if of in PODS else 1)
 
     check_row("set-annotations:v0.1", Row("", {"note": "1"}, before, after, messages))
 
@@ -169,12 +142,8 @@ NOTE = '  annotations:\n    note: "1"\n'
             body(),
             body() + NOTE,
         ),
-        Row(
-            "what is there stays",
-            {"note": "1"},
-            body() + NOTE.replace("note", "z"),
-            body() + NOTE.replace("note", "z") + NOTE.partition("\n")[2],
-        ),
+        Row("what is there stays", {"note": "1"}, body() + NOTE.replace("note", "z"), body()
+            + NOTE.replace("note", "z") + NOTE.partition("\n")[2]),
         Row(
             "two lists of fields",
             config_of(
@@ -186,205 +155,101 @@ NOTE = '  annotations:\n    note: "1"\n'
             body(),
             "error: only one of fieldSpecs and additionalAnnotationFields",
         ),
-        Row(
-            "fields without a path",
-            config_of("SetAnnotations", annotations={"a": "1"}, fieldSpecs=[{"kind": "x"}]),
-            body(),
-            "error: fieldSpecs is no list of fields with a path",
-        ),
-        Row(
-            "no annotations",
-            config_of("SetAnnotations"),
-            body(),
-            "error: input annotation list cannot be empty",
-        ),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            body(),
-            "error: must be a `ConfigMap`",
-        ),
+        Row("fields without a path",
+            config_of("SetAnnotations", annotations={"a": "1"}, fieldSpecs=[{"kind": "x"}]), body(),
+            "error: fieldSpecs is no list of fields with a path"),
+        Row("no annotations", config_of("SetAnnotations"), body(),
+            "error: input annotation list cannot be empty"),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, body(),
+            "error: must be a `ConfigMap`"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_annotations(row: Row) -> None:
     # The configuration is a resource of the package and gets annotations too, in its own file.
     check_row("set-annotations:v0.1", row)
 
 
-def constraint(label: str) -> list[str]:
-    return [
-        "      topologySpreadConstraints:",
-        "      - labelSelector:",
-        "          matchLabels:",
-        f"            app: {label}",
-        "            other: x",
+def labels(
+    why: str,
+    version: str,
+    kind: str,
+    before: list[str],
+    after: list[str],
+    *,
+    old: str = "old",
+    new: str = "web",
+) -> Row:
+    """Return a rule of `app: web`: the number of labels is that of its places in the result."""
+    texts = [
+        of_kind(version, kind, *lines).replace("$", label) for lines, label in ((before, old), (after, new))
     ]
-
-
-def labelled(api_version: str, kind: str, *rest: str, labels: bool = True) -> str:
-    return of_kind(api_version, kind, *(["  labels:", "    app: web"] if labels else []), *rest)
+    made = texts[1].replace("  name: a\n", "  name: a\n  labels:\n    app: web\n", 1)
+    return Row(why, {"app": "web"}, texts[0], made, (f"set {made.count('app: web')} labels in total",))
 
 
 SPREAD = ["spec:", "  template:", "    spec:"]
-POD_LABELS = ["    metadata:", "      labels:", "        app: web"]
-SELECTOR = ["  selector:", "    matchLabels:", "      app: {}"]
-POLICY = [
-    "spec:",
-    "  podSelector:",
-    "    matchLabels:",
-    "      app: {0}",
-    "  ingress:",
-    "  - from:",
-    "    - podSelector:",
-    "        matchLabels:",
-    "          app: {0}",
-    "          other: x",
-    "  egress:",
-    "  - to:",
-    "    - podSelector:",
-    "        matchLabels:",
-    "          other: x",
-]
+APART = """      topologySpreadConstraints:
+      - labelSelector:
+          matchLabels:
+            app: $
+            other: x"""
+POD_LABELS = "    metadata:\n      labels:\n        app: web"
+SELECTOR = "  selector:\n    matchLabels:\n      app: $"
+POLICY = """spec:
+  podSelector:
+    matchLabels:
+      app: $
+  ingress:
+  - from:
+    - podSelector:
+        matchLabels:
+          app: $
+          other: x
+  egress:
+  - to:
+    - podSelector:
+        matchLabels:
+          other: x"""
+BUDGET = ["spec:", SELECTOR]
+OF_JOB = ["spec:", "  selector:", "    matchLabels:", "      x: x"]
+CLAIMS = ["  volumeClaimTemplates:", "  - spec: {}"]
 
 
 @pytest.mark.parametrize(
     "row",
     [
-        Row(
-            "selector and pods of a Deployment",
-            {"app": "web"},
-            labelled("apps/v1", "Deployment", *SPREAD, *constraint("old"), labels=False),
-            labelled("apps/v1", "Deployment", *SPREAD, *constraint("web"), *POD_LABELS, *SELECTOR).format(
-                "web"
-            ),
-            ("set 4 labels in total",),
-        ),
-        Row(
-            "selector of a Service",
-            {"app": "web"},
-            labelled("v1", "Service", "spec:", "  ports: []", labels=False),
-            labelled("v1", "Service", "spec:", "  ports: []", "  selector:", "    app: web"),
-            ("set 2 labels in total",),
-        ),
-        Row(
-            "a Job has no selector of ours",
-            {"app": "web"},
-            labelled(
-                "batch/v1", "Job", "spec:", "  selector:", "    matchLabels:", "      x: x", labels=False
-            ),
-            labelled("batch/v1", "Job", "spec:", "  selector:", "    matchLabels:", "      x: x"),
-            ("set 1 labels in total",),
-        ),
-        Row(
-            "pods of a Job",
-            {"app": "web"},
-            labelled("batch/v1", "Job", "spec:", "  template:", "    metadata: {}", labels=False),
-            labelled(
-                "batch/v1",
-                "Job",
-                "spec:",
-                "  template:",
-                "    metadata:",
-                "      labels:",
-                "        app: web",
-            ),
-            ("set 2 labels in total",),
-        ),
-        Row(
-            "a Deployment without a pod template gets none",
-            {"app": "web"},
-            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", labels=False),
-            labelled("apps/v1", "Deployment", "spec:", "  replicas: 3", *SELECTOR).format("web"),
-            ("set 2 labels in total",),
-        ),
-        Row(
-            "nor does a CronJob get a template of jobs",
-            {"app": "web"},
-            labelled("batch/v1", "CronJob", "spec:", "  schedule: x", labels=False),
-            labelled("batch/v1", "CronJob", "spec:", "  schedule: x"),
-            ("set 1 labels in total",),
-        ),
-        Row(
-            "claims of a StatefulSet, and its present template",
-            {"app": "web"},
-            labelled(
-                "apps/v1",
-                "StatefulSet",
-                "spec:",
-                "  template: {}",
-                "  volumeClaimTemplates:",
-                "  - spec: {}",
-                labels=False,
-            ),
-            labelled(
-                "apps/v1",
-                "StatefulSet",
-                "spec:",
-                "  template:",
-                *POD_LABELS,
-                "  volumeClaimTemplates:",
-                "  - spec: {{}}",
-                *POD_LABELS,
-                *SELECTOR,
-            ).format("web"),
-            ("set 4 labels in total",),
-        ),
-        Row(
-            "present labels of a NetworkPolicy",
-            {"app": "web"},
-            labelled("networking.k8s.io/v1", "NetworkPolicy", *POLICY, labels=False).format("old"),
-            labelled("networking.k8s.io/v1", "NetworkPolicy", *POLICY).format("web"),
-            ("set 3 labels in total",),
-        ),
-        Row(
-            "present labels of a PodDisruptionBudget",
-            {"app": "web"},
-            labelled("policy/v1", "PodDisruptionBudget", "spec:", *SELECTOR, labels=False).format("old"),
-            labelled("policy/v1", "PodDisruptionBudget", "spec:", *SELECTOR).format("web"),
-            ("set 2 labels in total",),
-        ),
-        Row(
-            "a kind of another group",
-            {"app": "web"},
-            labelled("e.com/v1", "PodDisruptionBudget", "spec:", *SELECTOR, labels=False).format("old"),
-            labelled("e.com/v1", "PodDisruptionBudget", "spec:", *SELECTOR).format("old"),
-            ("set 1 labels in total",),
-        ),
-        Row(
-            "labels of the configuration",
-            config_of("SetLabels", labels={"app": "web"}),
-            body(),
-            labelled("v1", "ConfigMap"),
-        ),
-        Row(
-            "no labels",
-            config_of("SetLabels"),
-            body(),
-            body(),
-            ("no `labels` arguments are given in FunctionConfig",),
-        ),
-        Row(
-            "a list",
-            config_of("SetLabels", labels=["x"]),
-            body(),
-            "error: cannot unmarshal array into Go struct field SetLabels.labels of type map[string]string",
-        ),
-        Row(
-            "a number",
-            config_of("SetLabels", labels={"a": 1}),
-            body(),
-            "error: cannot unmarshal number into Go struct field SetLabels.labels of type string",
-        ),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            body(),
-            "error: unknown FunctionConfig `Foo.`",
-        ),
+        labels("selector and pods of a Deployment", "apps/v1", "Deployment", [*SPREAD, APART],
+            [*SPREAD, APART, POD_LABELS, SELECTOR]),
+        labels("selector of a Service", "v1", "Service", ["spec:", "  ports: []"],
+            ["spec:", "  ports: []", "  selector:", "    app: web"]),
+        labels("a Job has no selector of ours", "batch/v1", "Job", OF_JOB, OF_JOB),
+        labels("pods of a Job", "batch/v1", "Job", ["spec:", "  template:", "    metadata: {}"],
+            ["spec:", "  template:", POD_LABELS]),
+        labels("a Deployment without a pod template gets none", "apps/v1", "Deployment",
+            ["spec:", "  replicas: 3"], ["spec:", "  replicas: 3", SELECTOR]),
+        labels("nor does a CronJob get a template of jobs", "batch/v1", "CronJob", ["spec:", "  schedule: x"],
+            ["spec:", "  schedule: x"]),
+        labels("claims of a StatefulSet, and its present template", "apps/v1", "StatefulSet",
+            ["spec:", "  template: {}", *CLAIMS],
+            ["spec:", "  template:", POD_LABELS, *CLAIMS, POD_LABELS, SELECTOR]),
+        labels("present labels of a NetworkPolicy", "networking.k8s.io/v1", "NetworkPolicy", [POLICY],
+            [POLICY]),
+        labels("present labels of a PodDisruptionBudget", "policy/v1", "PodDisruptionBudget", BUDGET, BUDGET),
+        labels("a kind of another group", "e.com/v1", "PodDisruptionBudget", BUDGET, BUDGET, new="old"),
+        Row("labels of the configuration", config_of("SetLabels", labels={"app": "web"}), body(),
+            f"{body()}  labels:\n    app: web\n"),
+        Row("no labels", config_of("SetLabels"), body(), body(),
+            ("no `labels` arguments are given in FunctionConfig",)),
+        Row("a list", config_of("SetLabels", labels=["x"]), body(),
+            "error: cannot unmarshal array into Go struct field SetLabels.labels of type map[string]string"),
+        Row("a number", config_of("SetLabels", labels={"a": 1}), body(),
+            "error: cannot unmarshal number into Go struct field SetLabels.labels of type string"),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, body(),
+            "error: unknown FunctionConfig `Foo.`"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_labels(row: Row) -> None:
     check_row("set-labels:v0.2", row)
 
@@ -420,20 +285,11 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
         Row("none", TO, body(), inside("prod"), (summary("default", 1), NOTHING)),
         Row("another", TO, inside("old"), inside("prod"), (summary("old", 1), NOTHING)),
         Row("the same", TO, inside("prod"), inside("prod"), (NOTHING, NOTHING)),
-        Row(
-            "the matching one",
-            {**TO, "namespaceMatcher": "old"},
-            inside("old") + other("Secret", "b", "kept"),
-            inside("prod") + other("Secret", "b", "kept"),
-            (summary("old", 1), NOTHING),
-        ),
-        Row(
-            "subjects of a binding",
-            TO,
-            CLUSTER_BINDING.format("old"),
-            CLUSTER_BINDING.format("prod"),
-            (summary("old", 1), NOTHING),
-        ),
+        Row("the matching one", {**TO, "namespaceMatcher": "old"}, inside("old")
+            + other("Secret", "b", "kept"), inside("prod") + other("Secret", "b", "kept"),
+            (summary("old", 1), NOTHING)),
+        Row("subjects of a binding", TO, CLUSTER_BINDING.format("old"), CLUSTER_BINDING.format("prod"),
+            (summary("old", 1), NOTHING)),
         Row("a Namespace", TO, NAMESPACE, NAMESPACE.replace("name: a", "name: prod")),
         Row("local configuration", TO, body() + LOCAL, body() + LOCAL, (NOTHING, NOTHING)),
         Row("a webhook of a definition", TO, WEBHOOK.format("old"), WEBHOOK.format("prod")),
@@ -441,47 +297,25 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
         Row("the catalog makes half a webhook", TO, CRD, WEBHOOK.format("prod"), None, compatible=True),
         Row("an unknown kind with one", TO, inside("old", FOO), inside("prod", FOO)),
         Row("an unknown kind without", TO, FOO, FOO, (NOTHING, NOTHING)),
-        Row(
-            "a dependency on an object of the package",
-            TO,
-            inside("old") + SECRET.format("old") + other("Secret", "secret", "old"),
-            inside("prod") + SECRET.format("prod") + other("Secret", "secret", "prod"),
-            (summary("old", 2), summary("old", 1)),
-        ),
-        Row(
-            "a dependency on another object",
-            TO,
-            inside("old") + SECRET.format("old"),
-            inside("prod") + SECRET.format("old"),
-            (summary("old", 1), NOTHING),
-        ),
-        Row(
-            "the origin matches",
-            {**TO, "namespaceMatcher": "first"},
-            inside("old") + ORIGIN.format("first"),
-            inside("prod") + ORIGIN.format("first"),
-        ),
-        Row(
-            "two origins",
-            TO,
-            body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
-            inside("prod", body() + ORIGIN.format("one"))
-            + inside("prod", other("ConfigMap", "b") + ORIGIN.format("two")),
-        ),
+        Row("a dependency on an object of the package", TO, inside("old") + SECRET.format("old")
+            + other("Secret", "secret", "old"), inside("prod") + SECRET.format("prod")
+            + other("Secret", "secret", "prod"), (summary("old", 2), summary("old", 1))),
+        Row("a dependency on another object", TO, inside("old") + SECRET.format("old"), inside("prod")
+            + SECRET.format("old"), (summary("old", 1), NOTHING)),
+        Row("the origin matches", {**TO, "namespaceMatcher": "first"}, inside("old")
+            + ORIGIN.format("first"), inside("prod") + ORIGIN.format("first")),
+        Row("two origins", TO, body() + ORIGIN.format("one") + other("ConfigMap", "b")
+            + ORIGIN.format("two"), inside("prod", body() + ORIGIN.format("one"))
+            + inside("prod", other("ConfigMap", "b") + ORIGIN.format("two"))),
         Row("no namespace", {"namespace": ""}, body(), "error: `data.namespace` should not be empty"),
         Row("of the configuration", config_of("SetNamespace", namespace="prod"), body(), inside("prod")),
-        Row(
-            "no namespace there", config_of("SetNamespace"), body(), "error: `namespace` should not be empty"
-        ),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            body(),
-            "error: unknown FunctionConfig Kind=Foo",
-        ),
+        Row("no namespace there", config_of("SetNamespace"), body(),
+            "error: `namespace` should not be empty"),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, body(),
+            "error: unknown FunctionConfig Kind=Foo"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_namespace(row: Row) -> None:
     check_row("set-namespace:v0.4", row)
 
@@ -489,31 +323,17 @@ def test_set_namespace(row: Row) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        Row(
-            "two origins",
-            TO,
-            body() + ORIGIN.format("one") + other("ConfigMap", "b") + ORIGIN.format("two"),
-            "error: expect a single upstream namespace, found [one two]",
-        ),
-        Row(
-            "no origin in the catalog",
-            TO,
-            body(),
-            inside("prod"),
+        Row("two origins", TO, body() + ORIGIN.format("one") + other("ConfigMap", "b")
+            + ORIGIN.format("two"), "error: expect a single upstream namespace, found [one two]"),
+        Row("no origin in the catalog", TO, body(), inside("prod"),
             ("ConfigMap a does not have upstream origin.", summary("default", 1), NOTHING),
-            compatible=True,
-        ),
-        Row(
-            "no origin in a namespace",
-            TO,
-            inside("old"),
-            inside("prod"),
+            compatible=True),
+        Row("no origin in a namespace", TO, inside("old"), inside("prod"),
             ("ConfigMap old/a does not have upstream origin.", summary("old", 1), NOTHING),
-            compatible=True,
-        ),
+            compatible=True),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_namespace_before_0_4_3(row: Row) -> None:
     check_row("set-namespace:v0.4.2", row)
 
@@ -601,30 +421,16 @@ def test_set_namespace_of_accounts_in_the_package(version: str, namespace: str) 
 @pytest.mark.parametrize(
     "row",
     [
-        Row(
-            "it replaces any",
-            TO,
-            inside("old"),
-            inside("prod"),
-            ('namespace "old" updated to "prod", 1 value(s) changed',),
-        ),
-        Row(
-            "the same",
-            TO,
-            inside("prod"),
-            inside("prod"),
-            ('all namespaces are already "prod". no value changed',),
-        ),
+        Row("it replaces any", TO, inside("old"), inside("prod"),
+            ('namespace "old" updated to "prod", 1 value(s) changed',)),
+        Row("the same", TO, inside("prod"), inside("prod"),
+            ('all namespaces are already "prod". no value changed',)),
         Row("subjects of a binding", TO, CLUSTER_BINDING.format("old"), CLUSTER_BINDING.format("prod")),
         Row("a Namespace", TO, NAMESPACE, NAMESPACE.replace("name: a", "name: prod")),
-        Row(
-            "two of one name",
-            TO,
-            inside("old") + "---\n" + inside("other"),
-            "error: duplicate ConfigMap prod/a after the namespace was set",
-        ),
+        Row("two of one name", TO, inside("old") + "---\n" + inside("other"),
+            "error: duplicate ConfigMap prod/a after the namespace was set"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_old_set_namespace(row: Row) -> None:
     check_row("set-namespace:v0.4.1", row)

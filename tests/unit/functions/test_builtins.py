@@ -109,53 +109,28 @@ def test_kind_of_another_group_that_is_called_namespace_keeps_its_name() -> None
 
 IMAGE = "  - image: {}"
 POD = of_kind("v1", "Pod", "spec:", "  containers:", IMAGE)
-TEMPLATE = of_kind(
-    "{}",
-    "{}",
-    "spec:",
-    "  template:",
-    "    spec:",
-    "      containers:",
-    "      - image: {}",
-    "      initContainers:",
-    "      - image: {}",
-)
-CRON = of_kind(
-    "batch/v1",
-    "CronJob",
-    "spec:",
-    "  jobTemplate:",
-    "    spec:",
-    "      template:",
-    "        spec:",
-    "          containers:",
-    "          - image: {}",
-    "          initContainers:",
-    "          - image: {}",
-)
-POD_TEMPLATE = of_kind(
-    "v1",
-    "PodTemplate",
-    "template:",
-    "  spec:",
-    "    containers:",
-    "    - image: {}",
-    "    initContainers:",
-    "    - image: {}",
-)
+BOTH = ["containers:", "- image: {}", "initContainers:", "- image: {}"]
+
+
+def containers(api_version: str, kind: str, *above: str) -> str:
+    """Return a workload with a container and one that runs before, below these fields."""
+    fields = [f"{'  ' * depth}{name}:" for depth, name in enumerate(above)]
+    return of_kind(api_version, kind, *fields, *("  " * len(above) + line for line in BOTH))
+
+
+TEMPLATE = containers("{}", "{}", "spec", "template", "spec")
+CRON = containers("batch/v1", "CronJob", "spec", "jobTemplate", "spec", "template", "spec")
+POD_TEMPLATE = containers("v1", "PodTemplate", "template", "spec")
+WORKLOADS = [
+    *("apps/v1 Deployment", "apps/v1 StatefulSet", "apps/v1 ReplicaSet", "apps/v1 DaemonSet", "batch/v1 Job"),
+    "v1 ReplicationController",
+]
 TAG = {"name": "web", "newTag": "2"}
 
 
 def images(why: str, config: dict[str, str], before: str, after: str, *, compatible: bool = False) -> Row:
-    count = 0 if before == after else 1
-    return Row(
-        why,
-        config,
-        POD.format(before),
-        POD.format(after),
-        (f"summary: updated a total of {count} image(s)",),
-        compatible,
-    )
+    message = f"summary: updated a total of {int(before != after)} image(s)"
+    return Row(why, config, POD.format(before), POD.format(after), (message,), compatible)
 
 
 @pytest.mark.parametrize(
@@ -166,50 +141,23 @@ def images(why: str, config: dict[str, str], before: str, after: str, *, compati
         images("another image", TAG, "website:1", "website:1"),
         images("a name without a tag", {"name": "web", "newName": "b"}, "web", "b"),
         images("an image of another registry", TAG, "host/web:1", "host/web:1"),
-        images(
-            "a registry with a port", {**TAG, "name": "host:5000/web"}, "host:5000/web:1", "host:5000/web:2"
-        ),
+        images("a registry with a port", {**TAG, "name": "host:5000/web"}, "host:5000/web:1",
+            "host:5000/web:2"),
         images("the digest", {"name": "web", "digest": "sha256:ab"}, "web:1", "web@sha256:ab"),
         images("a digest before a tag", {**TAG, "digest": "sha256:ab"}, "web:1", "web@sha256:ab"),
-        images(
-            "a name keeps tag and digest", {"name": "web", "newName": "b"}, "web:1@sha256:ab", "b:1@sha256:ab"
-        ),
+        images("a name keeps tag and digest", {"name": "web", "newName": "b"}, "web:1@sha256:ab",
+            "b:1@sha256:ab"),
         images("name and tag", {**TAG, "newName": "b"}, "web:1", "b:2"),
         images("the catalog loses a colon", {"name": "web", "newName": "b"}, "web:1", "b1", compatible=True),
-        *(
-            Row(
-                kind,
-                TAG,
-                TEMPLATE.format(version, kind, "web:1", "web:1"),
-                TEMPLATE.format(version, kind, "web:2", "web:2"),
-            )
-            for version, kind in (
-                ("apps/v1", "Deployment"),
-                ("apps/v1", "StatefulSet"),
-                ("apps/v1", "ReplicaSet"),
-                ("apps/v1", "DaemonSet"),
-                ("batch/v1", "Job"),
-                ("v1", "ReplicationController"),
-            )
-        ),
+        *(Row(of, TAG, *(TEMPLATE.format(*of.split(), tag, tag) for tag in ("web:1", "web:2")))
+            for of in WORKLOADS),
         Row("CronJob", TAG, CRON.format("web:1", "web"), CRON.format("web:2", "web:2")),
         Row("PodTemplate", TAG, POD_TEMPLATE.format("web:1", "web"), POD_TEMPLATE.format("web:2", "web:2")),
-        Row(
-            "the catalog has no Job",
-            TAG,
-            TEMPLATE.format("batch/v1", "Job", "web", "web"),
-            TEMPLATE.format("batch/v1", "Job", "web", "web"),
-            None,
-            compatible=True,
-        ),
-        Row(
-            "the catalog has no init containers",
-            TAG,
+        Row("the catalog has no Job", TAG, TEMPLATE.format("batch/v1", "Job", "web", "web"),
+            TEMPLATE.format("batch/v1", "Job", "web", "web"), None, compatible=True),
+        Row("the catalog has no init containers", TAG,
             TEMPLATE.format("apps/v1", "Deployment", "web", "web"),
-            TEMPLATE.format("apps/v1", "Deployment", "web:2", "web"),
-            None,
-            compatible=True,
-        ),
+            TEMPLATE.format("apps/v1", "Deployment", "web:2", "web"), None, compatible=True),
         Row(
             "a field of the configuration",
             config_of("SetImage", image=TAG, additionalImageFields=[{"kind": "Foo", "path": "spec/img"}]),
@@ -217,28 +165,16 @@ def images(why: str, config: dict[str, str], before: str, after: str, *, compati
             of_kind("e/v1", "Foo", "spec:", "  img: web:2"),
         ),
         Row("no name", {"newTag": "2"}, POD.format("web:1"), "error: must specify `name`"),
-        Row(
-            "nothing to set",
-            {"name": "web"},
-            POD.format("web:1"),
-            "error: must specify one of `newName`, `newTag`",
-        ),
-        Row(
-            "an unknown field",
-            {"name": "web", "tag": "2"},
-            POD.format("web:1"),
-            "error: data.tag is no field of set-image. Did you mean newTag?",
-        ),
+        Row("nothing to set", {"name": "web"}, POD.format("web:1"),
+            "error: must specify one of `newName`, `newTag`"),
+        Row("an unknown field", {"name": "web", "tag": "2"}, POD.format("web:1"),
+            "error: data.tag is no field of set-image. Did you mean newTag?"),
         Row("no expression", {**TAG, "name": "("}, POD.format("web:1"), "error: is no regular expression"),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            POD.format("web:1"),
-            "error: must be a `ConfigMap` or `SetImage`",
-        ),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, POD.format("web:1"),
+            "error: must be a `ConfigMap` or `SetImage`"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_image(row: Row) -> None:
     check_row("set-image:v0.1", row)
 
@@ -277,53 +213,25 @@ MUTATED = 'Mutated field value to "{}"'
     quotes stay | by-value: "1", put-value: "2" | k: "1" ; l: 1 | k: "2" ; l: 2
             """
         ),
-        Row(
-            "groups of an expression",
-            {"by-value-regex": r"v(\d+)-(\d+)", "put-value": "${2}.${1}"},
-            body("  k: v1-2"),
-            body("  k: 2.1"),
-        ),
-        Row(
-            "an absent group",
-            {"by-value-regex": r"v\d", "put-value": "${1}"},
-            body("  k: v1"),
-            "error: unable to resolve capture groups",
-        ),
-        Row(
-            "an unknown matcher",
-            {"by-valu": "a"},
-            body("  k: a"),
-            "error: data.by-valu is no field of search-replace. Did you mean by-value",
-        ),
-        Row(
-            "a comment",
-            {"by-value": "x", "put-comment": "why"},
-            body("  k: x", "  l: x # old"),
-            body("  k: x # why", "  l: x # why"),
-            (MUTATED.format("x"),) * 2,
-        ),
-        Row(
-            "a comment with groups",
+        Row("groups of an expression", {"by-value-regex": r"v(\d+)-(\d+)", "put-value": "${2}.${1}"},
+            body("  k: v1-2"), body("  k: 2.1")),
+        Row("an absent group", {"by-value-regex": r"v\d", "put-value": "${1}"}, body("  k: v1"),
+            "error: unable to resolve capture groups"),
+        Row("an unknown matcher", {"by-valu": "a"}, body("  k: a"),
+            "error: data.by-valu is no field of search-replace. Did you mean by-value"),
+        Row("a comment", {"by-value": "x", "put-comment": "why"}, body("  k: x", "  l: x # old"),
+            body("  k: x # why", "  l: x # why"), (MUTATED.format("x"),) * 2),
+        Row("a comment with groups",
             {"by-value-regex": "(x)", "put-value": "z${1}", "put-comment": "kpt-set: ${name}-${1}"},
-            body("  k: x"),
-            body("  k: zx # kpt-set: ${name}-x"),
-        ),
-        Row(
-            "a comment with a group that there is not",
-            {"by-value-regex": "(x)", "put-comment": "kpt-set: ${4}"},
-            body("  k: x"),
-            "error: unable to resolve capture groups",
-        ),
-        Row(
-            "a Secret is not shown",
-            {"by-value": "x", "put-value": "z"},
-            body("  k: x", kind="Secret"),
-            body("  k: z", kind="Secret"),
-            (MUTATED.format("(hidden)"),),
-        ),
+            body("  k: x"), body("  k: zx # kpt-set: ${name}-x")),
+        Row("a comment with a group that there is not",
+            {"by-value-regex": "(x)", "put-comment": "kpt-set: ${4}"}, body("  k: x"),
+            "error: unable to resolve capture groups"),
+        Row("a Secret is not shown", {"by-value": "x", "put-value": "z"}, body("  k: x", kind="Secret"),
+            body("  k: z", kind="Secret"), (MUTATED.format("(hidden)"),)),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_search_replace(row: Row) -> None:
     check_row("search-replace:v0.2", row)
 
@@ -347,32 +255,14 @@ LIST = body("l: # kpt-set: ${l}", "- x")
     no YAML | l: "[x" | .l: # kpt-set: ${l} ; .- x | error: must be an array of values, but found "[x"
             """
         ),
-        Row(
-            "its value",
-            {"env": "prod"},
-            body("  k: dev # kpt-set: ${env}", "  l: dev"),
-            body("  k: prod # kpt-set: ${env}", "  l: dev"),
-            ('set field value to "prod"',),
-        ),
-        Row(
-            "an absent part",
-            {"env": "prod"},
-            body("  k: dev # kpt-set: ${env}-${n}"),
-            "error: values for setters [${n}] must be provided",
-        ),
-        Row(
-            "a list",
-            {"l": "[a, b]"},
-            LIST,
-            body("l: # kpt-set: ${l}", "- a", "- b"),
-            ('set field value to "[a, b]"',),
-        ),
-        Row(
-            "a list in a text",
-            {"l": "[x]"},
-            LIST.replace("${l}", "a-${l}"),
-            'error: invalid setter pattern for array node: "a-${l}"',
-        ),
+        Row("its value", {"env": "prod"}, body("  k: dev # kpt-set: ${env}", "  l: dev"),
+            body("  k: prod # kpt-set: ${env}", "  l: dev"), ('set field value to "prod"',)),
+        Row("an absent part", {"env": "prod"}, body("  k: dev # kpt-set: ${env}-${n}"),
+            "error: values for setters [${n}] must be provided"),
+        Row("a list", {"l": "[a, b]"}, LIST, body("l: # kpt-set: ${l}", "- a", "- b"),
+            ('set field value to "[a, b]"',)),
+        Row("a list in a text", {"l": "[x]"}, LIST.replace("${l}", "a-${l}"),
+            'error: invalid setter pattern for array node: "a-${l}"'),
         Row(
             "a value that grows",
             {"b": "x-y"},
@@ -393,28 +283,17 @@ LIST = body("l: # kpt-set: ${l}", "- x")
                 '  m: "" # kpt-set: ${none}',
             ),
         ),
-        Row(
-            "a number keeps its quotes",
-            {"n": "3"},
+        Row("a number keeps its quotes", {"n": "3"},
             body("  k: 1 # kpt-set: ${n}", '  l: "1" # kpt-set: ${n}'),
-            body("  k: 3 # kpt-set: ${n}", '  l: "3" # kpt-set: ${n}'),
-        ),
-        Row(
-            "an empty value of a pattern",
-            {"image": ""},
+            body("  k: 3 # kpt-set: ${n}", '  l: "3" # kpt-set: ${n}')),
+        Row("an empty value of a pattern", {"image": ""},
             body("  k: nginx:1.7.1 # kpt-set: ${image}:${tag}"),
-            body("  k: :1.7.1 # kpt-set: ${image}:${tag}"),
-        ),
-        Row(
-            "a Secret is not shown",
-            {"env": "prod"},
-            DEV.replace("ConfigMap", "Secret"),
-            DEV.replace("ConfigMap", "Secret").replace("dev", "prod"),
-            ('set field value to "(hidden)"',),
-        ),
+            body("  k: :1.7.1 # kpt-set: ${image}:${tag}")),
+        Row("a Secret is not shown", {"env": "prod"}, DEV.replace("ConfigMap", "Secret"),
+            DEV.replace("ConfigMap", "Secret").replace("dev", "prod"), ('set field value to "(hidden)"',)),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_apply_setters(row: Row) -> None:
     check_row("apply-setters:v0.2", row)
 
@@ -439,43 +318,21 @@ ADDED = 'Added line comment "kpt-set: {}" for field with value "{}"'
     another comment | env: dev | k: dev # why | k: dev # kpt-set: ${env}
             """
         ),
-        Row(
-            "a value and a part",
-            {"env": "dev"},
-            body("  k: dev", "  l: x-dev", "  m: q"),
+        Row("a value and a part", {"env": "dev"}, body("  k: dev", "  l: x-dev", "  m: q"),
             body("  k: dev # kpt-set: ${env}", "  l: x-dev # kpt-set: x-${env}", "  m: q"),
-            (ADDED.format("${env}", "dev"), ADDED.format("x-${env}", "x-dev")),
-        ),
-        Row(
-            "a list in any order",
-            {"l": "[b, a]"},
-            body("l:", "- a", "- b"),
-            body("l: # kpt-set: ${l}", "- a", "- b"),
-            (ADDED.format("${l}", "[a, b]"),),
-        ),
-        Row(
-            "an element of a list on one line",
-            {"env": "dev"},
-            body("  k: [a, dev] # why", "  l: [x]"),
+            (ADDED.format("${env}", "dev"), ADDED.format("x-${env}", "x-dev"))),
+        Row("a list in any order", {"l": "[b, a]"}, body("l:", "- a", "- b"),
+            body("l: # kpt-set: ${l}", "- a", "- b"), (ADDED.format("${l}", "[a, b]"),)),
+        Row("an element of a list on one line", {"env": "dev"}, body("  k: [a, dev] # why", "  l: [x]"),
             body("  k: # why", "  - a", "  - dev # kpt-set: ${env}", "  l: [x]"),
-            (ADDED.format("${env}", "dev"),),
-        ),
-        Row(
-            "text of lines",
-            {"env": "dev"},
-            body("  k: |", "    dev", "z: dev"),
-            body("  k: |", "    dev", "z: dev # kpt-set: ${env}"),
-        ),
-        Row(
-            "a Secret is not shown",
-            {"env": "dev"},
-            body("  k: dev", kind="Secret"),
-            DEV.replace("ConfigMap", "Secret"),
-            (ADDED.format("${env}", "(hidden)"),),
-        ),
+            (ADDED.format("${env}", "dev"),)),
+        Row("text of lines", {"env": "dev"}, body("  k: |", "    dev", "z: dev"),
+            body("  k: |", "    dev", "z: dev # kpt-set: ${env}")),
+        Row("a Secret is not shown", {"env": "dev"}, body("  k: dev", kind="Secret"),
+            DEV.replace("ConfigMap", "Secret"), (ADDED.format("${env}", "(hidden)"),)),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_create_setters(row: Row) -> None:
     check_row("create-setters:v0.1", row)
 
@@ -495,11 +352,9 @@ TYPES = body(
 @pytest.mark.parametrize(
     "row",
     [
-        *table(
-            """
+        *table("""
     none |  | k: dev | = | no setters found
-            """
-        ),
+            """),
         Row(
             "types and counts",
             {},
@@ -513,16 +368,11 @@ TYPES = body(
                 "Name: n, Value: 3, Type: int, Count: 1",
             ),
         ),
-        Row(
-            "a Secret is not shown",
-            {},
-            DEV.replace("ConfigMap", "Secret"),
-            DEV.replace("ConfigMap", "Secret"),
-            ("Name: env, Value: (hidden), Type: str, Count: 1",),
-        ),
+        Row("a Secret is not shown", {}, DEV.replace("ConfigMap", "Secret"),
+            DEV.replace("ConfigMap", "Secret"), ("Name: env, Value: (hidden), Type: str, Count: 1",)),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_list_setters(row: Row) -> None:
     check_row("list-setters:v0.1", row)
 
@@ -536,19 +386,14 @@ OF_CORE = BUCKET.replace("storage.cnrm", "core.cnrm")
     "row",
     [
         Row("a resource of the cloud", {"project-id": "p"}, BUCKET, BUCKET + PROJECT.format("p")),
-        Row(
-            "its own project",
-            {"project-id": "p"},
-            BUCKET + PROJECT.format("q"),
-            BUCKET + PROJECT.format("q"),
-            (),
-        ),
+        Row("its own project", {"project-id": "p"}, BUCKET + PROJECT.format("q"), BUCKET
+            + PROJECT.format("q"), ()),
         Row("the connector itself", {"project-id": "p"}, OF_CORE, OF_CORE, ()),
         Row("another resource", {"project-id": "p"}, body("  k: x"), body("  k: x"), ()),
         Row("no project", {}, BUCKET, "error: `project-id` is required"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_project_id(row: Row) -> None:
     check_row("set-project-id:v0.2", row)
 
@@ -710,27 +555,16 @@ def host(text: str) -> str:
     [
         Row("a field", swap(), TWO, NEW),
         Row("the name by default", replace_in(MAP, TO), TWO, TWO.replace("old", "a", 1)),
-        Row(
-            "the name of a target by default",
-            replace_in(FROM, {"select": {"kind": "Secret"}}),
-            TWO,
-            TWO.replace("name: s", "name: new"),
-        ),
-        Row(
-            "every kind",
+        Row("the name of a target by default", replace_in(FROM, {"select": {"kind": "Secret"}}), TWO,
+            TWO.replace("name: s", "name: new")),
+        Row("every kind",
             everywhere({"kind": "ConfigMap", "name": "fn"}, {"kind": "ApplyReplacements"}, version="v1"),
-            TWO,
-            TWO.replace("old", "new"),
-        ),
+            TWO, TWO.replace("old", "new")),
         Row("but a rejected one", everywhere({"kind": "Secret"}, version="v1"), TWO, NEW),
         Row("another group", everywhere(group="apps"), TWO, TWO),
         Row("the default namespace", swap(namespace="default"), TWO, NEW),
-        Row(
-            "another namespace",
-            swap(namespace="other"),
-            TWO,
-            "error: nothing selected by kind: ConfigMap, name: a, namespace: other",
-        ),
+        Row("another namespace", swap(namespace="other"), TWO,
+            "error: nothing selected by kind: ConfigMap, name: a, namespace: other"),
         Row("a part of the source", swap(options=part(1)), HOST, host("b")),
         Row("the first part of the source", swap(options=part()), HOST, host("a")),
         Row("no such part", swap(options=part(3)), HOST, "error: options.index 3 is out of bounds"),
@@ -740,81 +574,37 @@ def host(text: str) -> str:
         Row("a part of a mapping", swap(source="data", options=part()), HOST, SCALAR),
         Row("a part in a mapping", swap("data", into=part()), HOST, SCALAR),
         Row("no number", swap(options=part("1")), HOST, "error: options.index '1' is no number"),
-        Row(
-            "an item by its name",
-            of_pods("[name=side]", "spec.containers.[name=app].image"),
-            PODS,
-            POD_PAIR.format("x", "x"),
-        ),
+        Row("an item by its name", of_pods("[name=side]", "spec.containers.[name=app].image"), PODS,
+            POD_PAIR.format("x", "x")),
         Row("an item by an expression", of_pods("[name=^s]"), PODS, POD_PAIR.format("x", "a")),
         Row("an item by its index", of_pods("0", "spec.containers.1.image"), PODS, POD_PAIR.format("z", "z")),
         Row("every item", of_pods("*"), PODS, POD_PAIR.format("a", "a")),
-        Row(
-            "an item by a text with a sign",
-            of_pods("[image=^x=1$]"),
-            POD_PAIR.format("x=1", "z"),
-            POD_PAIR.format("a", "z"),
-        ),
+        Row("an item by a text with a sign", of_pods("[image=^x=1$]"), POD_PAIR.format("x=1", "z"),
+            POD_PAIR.format("a", "z")),
         Row("an absent item", of_pods("2"), PODS, 'error: unable to find field "spec.containers.2.image"'),
-        Row(
-            "a new field",
-            swap("new.list.[name=x].value", into={"create": True}),
-            HOST,
-            HOST + "new:\n  list:\n  - name: x\n    value: a.b.c\n",
-        ),
-        Row(
-            "no new field below text",
-            swap("data.to.x", into={"create": True}),
-            HOST,
-            'error: unable to find or create field "data.to.x"',
-        ),
-        Row(
-            "an absent field",
-            swap("data.q"),
-            HOST,
-            'error: unable to find field "data.q" in replacement target',
-        ),
-        Row(
-            "an absent source field",
-            swap(source="data.q"),
-            HOST,
-            "error: fieldPath `data.q` is missing for replacement source",
-        ),
+        Row("a new field", swap("new.list.[name=x].value", into={"create": True}), HOST, HOST
+            + "new:\n  list:\n  - name: x\n    value: a.b.c\n"),
+        Row("no new field below text", swap("data.to.x", into={"create": True}), HOST,
+            'error: unable to find or create field "data.to.x"'),
+        Row("an absent field", swap("data.q"), HOST,
+            'error: unable to find field "data.q" in replacement target'),
+        Row("an absent source field", swap(source="data.q"), HOST,
+            "error: fieldPath `data.q` is missing for replacement source"),
         Row("no source", replace_in({"kind": "Foo"}, TO), HOST, "error: nothing selected by kind: Foo"),
-        Row(
-            "two sources",
-            replace_in({"version": "v1"}, TO),
-            TWO,
-            "error: multiple matches for selector version: v1",
-        ),
+        Row("two sources", replace_in({"version": "v1"}, TO), TWO,
+            "error: multiple matches for selector version: v1"),
         Row("no targets", replace_in(MAP), HOST, LISTED),
-        Row(
-            "no selection",
-            replace_in(MAP, {"fieldPaths": ["data.to"]}),
-            HOST,
-            "error: target must specify resources to select",
-        ),
-        Row(
-            "no list",
-            config_of("ApplyReplacements", replacements={"a": 1}),
-            HOST,
-            "error: replacements must be a list",
-        ),
-        Row(
-            "another kind",
-            {"apiVersion": "v1", "kind": "Foo"},
-            HOST,
-            "error: received functionConfig of kind Foo and apiVersion v1",
-        ),
-        Row(
-            "a dot in a key",
-            swap("data.[q.r/s]", r"data.x\.z"),
-            body("  x.z: new", "  q.r/s: old"),
-            body("  x.z: new", "  q.r/s: new"),
-        ),
+        Row("no selection", replace_in(MAP, {"fieldPaths": ["data.to"]}), HOST,
+            "error: target must specify resources to select"),
+        Row("no list", config_of("ApplyReplacements", replacements={"a": 1}), HOST,
+            "error: replacements must be a list"),
+        Row("another kind", {"apiVersion": "v1", "kind": "Foo"}, HOST,
+            "error: received functionConfig of kind Foo and apiVersion v1"),
+        Row("a dot in a key", swap("data.[q.r/s]", r"data.x\.z"), body("  x.z: new", "  q.r/s: old"),
+            body("  x.z: new", "  q.r/s: new")),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_apply_replacements(row: Row) -> None:
     check_row("apply-replacements:v0.1", row)
 

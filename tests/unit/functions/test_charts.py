@@ -87,61 +87,28 @@ class Rendered(NamedTuple):
 ONE_LINE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  got: {{ %s | quote }}\n"
 RENDERED = [
     Rendered("defaults of the chart", ".Values.replicas", {}, "1"),
-    Rendered(
-        "inline values win over files",
-        ".Values.replicas",
-        {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"replicas": 3}}},
-        "3",
-        {"a.yaml": "replicas: 2"},
-    ),
-    Rendered(
-        "files win where inline values are merged below them",
-        ".Values.replicas",
+    Rendered("inline values win over files", ".Values.replicas",
+        {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"replicas": 3}}}, "3",
+        {"a.yaml": "replicas: 2"}),
+    Rendered("files win where inline values are merged below them", ".Values.replicas",
         {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"replicas": 3}, "valuesMerge": "merge"}},
-        "2",
-        {"a.yaml": "replicas: 2"},
-    ),
-    Rendered(
-        "inline values replace files",
-        '(.Values.x | default "none")',
+        "2", {"a.yaml": "replicas: 2"}),
+    Rendered("inline values replace files", '(.Values.x | default "none")',
         {"values": {"valuesFiles": ["a.yaml"], "valuesInline": {"y": 3}, "valuesMerge": "replace"}},
-        "none",
-        {"a.yaml": "x: 2"},
-    ),
-    Rendered(
-        "the last file wins",
-        ".Values.replicas",
-        {"values": {"valuesFiles": ["a.yaml", "b.yaml"]}},
-        "5",
-        {"a.yaml": "replicas: 2", "b.yaml": "replicas: 5"},
-    ),
-    Rendered(
-        "false and nothing are values too",
-        '(printf "%v %v" .Values.on .Values.n)',
-        {"values": {"valuesInline": {"on": False, "n": 0}}},
-        "false 0",
-    ),
-    Rendered(
-        "release and namespace",
-        '(printf "%s/%s" .Release.Namespace .Release.Name)',
-        {"releaseName": "r", "namespace": "n"},
-        "n/r",
-    ),
-    Rendered(
-        "the version of the cluster",
-        ".Capabilities.KubeVersion.Version",
-        {"kubeVersion": "v1.31.2"},
-        "v1.31.2",
-    ),
-    Rendered(
-        "what the cluster serves",
-        '(.Capabilities.APIVersions.Has "example.com/v1")',
-        {"apiVersions": ["example.com/v1"], "kubeVersion": "v1.31.0"},
-        "true",
-    ),
+        "none", {"a.yaml": "x: 2"}),
+    Rendered("the last file wins", ".Values.replicas", {"values": {"valuesFiles": ["a.yaml", "b.yaml"]}},
+        "5", {"a.yaml": "replicas: 2", "b.yaml": "replicas: 5"}),
+    Rendered("false and nothing are values too", '(printf "%v %v" .Values.on .Values.n)',
+        {"values": {"valuesInline": {"on": False, "n": 0}}}, "false 0"),
+    Rendered("release and namespace", '(printf "%s/%s" .Release.Namespace .Release.Name)',
+        {"releaseName": "r", "namespace": "n"}, "n/r"),
+    Rendered("the version of the cluster", ".Capabilities.KubeVersion.Version", {"kubeVersion": "v1.31.2"},
+        "v1.31.2"),
+    Rendered("what the cluster serves", '(.Capabilities.APIVersions.Has "example.com/v1")',
+        {"apiVersions": ["example.com/v1"], "kubeVersion": "v1.31.0"}, "true"),
     Rendered("there is no cluster to look into", '(lookup "v1" "Pod" "a" "b" | len)', {}, "0"),
     Rendered("no file outside of the chart", '(.Files.Get "../../Kptfile" | len)', {}, "0"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", RENDERED, ids=lambda case: case.reason)
@@ -573,20 +540,14 @@ LIST = f"apiVersion: v1\nkind: List\nitems:\n{{{{ range until 60 }}}}{ITEM}{{{{ 
         (MANY, Limits(yaml_documents=58), "The chart web gives "),
         (MANY, Limits(yaml_documents=58), "bytes: limits.yamlDocuments is 58, limits.packageBytes 16777216"),
         (MANY, Limits(package_bytes=4000), "bytes: limits.yamlDocuments is 10000, limits.packageBytes 4000"),
-        (
-            MANY,
-            Limits(package_files=60),
-            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)",
-        ),
-        (
-            LIST,
-            Limits(package_files=60),
-            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)",
-        ),
+        (MANY, Limits(package_files=60),
+            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)"),
+        (LIST, Limits(package_files=60),
+            "render-helm-chart:v0.3 makes more than 60 files (limits.packageFiles)"),
         (LIST, Limits(package_file_bytes=40), " bytes, and limits.packageFileBytes is 40"),
         (MANY, Limits(package_bytes=5500), " bytes, and limits.packageBytes is 5500"),
     ],
-)
+)  # fmt: skip
 def test_more_than_a_package_may_have_is_refused_before_it_is_made(
     template: str, limits: Limits, want: str, runtimes: Sequence[FunctionRuntime]
 ) -> None:

@@ -205,36 +205,24 @@ def package(secret: str, chart: str, **others: str) -> Files:
         (f'stringData: {{a: "[db]\\npw = {VALUE}!"}}', f"a: {VALUE}!", f"- a: {VALUE}!", "- a: ***"),
         (f"stringData: {{a: 'https://kim:{quote('p/w+1&x')}@h'}}", "a: p/w+1&x", "a: p/w+1&x", "a: ***"),
         (f'stringData: {{a: \'{{"auth": "{encoded("kim:" + VALUE)}"}}\'}}', f"a: {VALUE}", VALUE, "***"),
-        (
-            f"stringData: {{a: 'pw={VALUE}'}}",
-            f"a: 'https://{VALUE}@h/x'",
-            f"https://{VALUE}@h/x",
-            "https://***@h/x",
-        ),
+        (f"stringData: {{a: 'pw={VALUE}'}}", f"a: 'https://{VALUE}@h/x'", f"https://{VALUE}@h/x",
+            "https://***@h/x"),
         ("stringData: {a: 'say \"s3cret\"'}", "a: 'say \"s3cret\"'", '"say \\"s3cret\\""', '"***"'),
         ("stringData: {a: '123456'}", "a: 123456", "a: 123456", "a: ***"),
-        (
-            "stringData: {a: swordfish}",
-            "a: swordfish",
-            "swordfish: a swordfish, a swordfishing",
-            "swordfish: a ***, a swordfishing",
-        ),
+        ("stringData: {a: swordfish}", "a: swordfish", "swordfish: a swordfish, a swordfishing",
+            "swordfish: a ***, a swordfishing"),
         ("stringData: {a: pw1}", "a: pw1", "a: pw1\n+  - 'pw1'\nb: pw12", "a: ***\n+  - '***'\nb: pw12"),
         ("stringData: {a: pw1}", "a: b", "a: pw1", "a: pw1"),
         ("stringData: {a: x}", "dbPassword: other-than-the-secret", "a: other-than-the-secret", "a: ***"),
-        (
-            "stringData: {a: x}",
-            "existingSecret: web-pod",
-            "existingSecret: web-pod",
-            "existingSecret: web-pod",
-        ),
+        ("stringData: {a: x}", "existingSecret: web-pod", "existingSecret: web-pod",
+            "existingSecret: web-pod"),
         ("stringData: {a: web-pod}", "a: web-pod", "name: web-pod", "name: web-pod"),
         ("stringData: {a: 'true', b: '5432'}", "a: true", "a: true\nb: 5432", "a: true\nb: 5432"),
         ("stringData: {a: x}", f"a: {VALUE}", f"a: {VALUE}", f"a: {VALUE}"),
         ("stringData: {a: x}", "a: b", f"+ checksum/config: {'ab12' * 16}", "+ checksum/config: ***"),
         ("stringData: {a: x}", "a: b", f"+ digest: {'ab12' * 16}", f"+ digest: {'ab12' * 16}"),
     ],
-)
+)  # fmt: skip
 def test_value_that_stands_in_a_secret_is_hidden_in_texts(
     secret: str, chart: str, text: str, shown: str
 ) -> None:
@@ -263,19 +251,15 @@ def test_value_of_yaml_is_hidden_with_what_is_in_it() -> None:
 @pytest.mark.parametrize(
     ("path", "text"),
     [
-        (
-            "Kptfile",
-            f"pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {{a: {VALUE}}}\n",
-        ),
+        ("Kptfile",
+            f"pipeline:\n  mutators:\n  - image: apply-setters:v0.2\n    configMap: {{a: {VALUE}}}\n"),
         ("values/prod.yaml", f"a: {{b: {VALUE}}}\n"),
         ("values.json", f'{{"a": "{VALUE}"}}\n'),
-        (
-            "local.yaml",
-            OTHER + f"  annotations: {{config.kubernetes.io/local-config: 'true'}}\ndata: {{a: {VALUE}}}\n",
-        ),
+        ("local.yaml", OTHER
+            + f"  annotations: {{config.kubernetes.io/local-config: 'true'}}\ndata: {{a: {VALUE}}}\n"),
         ("fn/setters.yaml", OTHER + f"data: {{a: {VALUE}}}\n"),
     ],
-)
+)  # fmt: skip
 def test_inputs_of_functions_are_where_functions_and_charts_read_them(path: str, text: str) -> None:
     kptfile = {"Kptfile": "pipeline: {mutators: [{image: a, configPath: ./fn/setters.yaml}]}\n"}
     files = package(f"stringData: {{a: 'https://kim:{VALUE}@h'}}", "a: b", **{**kptfile, path: text})

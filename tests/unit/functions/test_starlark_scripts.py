@@ -46,28 +46,16 @@ def test_a_script_that_fails_leaves_no_resources_and_its_own_words(
 
 SENTENCE = "'a1b22'"
 MODULES = {
-    "encoding/json.star": {
-        "json.decode(json.encode({'a': [1]}))": {"a": [1]},
-        "json.indent('{\"a\":\"ä\"}', prefix='>', indent=' ')": '{\n> "a": "ä"\n>}',
-    },
-    "encoding/base64.star": {
-        "base64.encode('a?>')": "YT8+",
-        "base64.encode('a?>', 'url')": "YT8-",
-        "base64.encode('a', 'standard_raw')": "YQ",
-        "base64.decode('YQ==')": "a",
-        "base64.decode('YT8-', 'url')": "a?>",
-        "base64.decode('YQ', 'url_raw')": "a",
-    },
-    "encoding/yaml.star": {
-        "yaml.loads(yaml.dumps({'a': ['1', 1]}))": {"a": ["1", 1]},
-        "yaml.loads('')": None,
-    },
-    "hash.star": {
-        "hash.md5('a')": "0cc175b9c0f1b6a831c399e269772661",
-        "hash.sha1('a')": "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8",
-        "hash.sha256('a')[:8]": "ca978112",
-        "hash.sha512('a')[:8]": "1f40fc92",
-    },
+    "encoding/json.star": {"json.decode(json.encode({'a': [1]}))": {"a": [1]},
+        "json.indent('{\"a\":\"ä\"}', prefix='>', indent=' ')": '{\n> "a": "ä"\n>}'},
+    "encoding/base64.star": {"base64.encode('a?>')": "YT8+", "base64.encode('a?>', 'url')": "YT8-",
+        "base64.encode('a', 'standard_raw')": "YQ", "base64.decode('YQ==')": "a",
+        "base64.decode('YT8-', 'url')": "a?>", "base64.decode('YQ', 'url_raw')": "a"},
+    "encoding/yaml.star": {"yaml.loads(yaml.dumps({'a': ['1', 1]}))": {"a": ["1", 1]},
+        "yaml.loads('')": None},
+    "hash.star": {"hash.md5('a')": "0cc175b9c0f1b6a831c399e269772661",
+        "hash.sha1('a')": "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8", "hash.sha256('a')[:8]": "ca978112",
+        "hash.sha512('a')[:8]": "1f40fc92"},
     "krmfn.star": {
         "krmfn.match_gvk(item, 'v1', 'ConfigMap')": True,
         "krmfn.match_gvk(item, 'v2', 'ConfigMap')": False,
@@ -87,13 +75,9 @@ MODULES = {
         f"re.sub('[0-9]', 'x', {SENTENCE}, 2)": "axbx2",
         f"re.match('([a-z])([0-9]+)', {SENTENCE})": [["a1", "a", "1"], ["b22", "b", "22"]],
     },
-    "time.star": {
-        "time.parse_duration('1h30m')": 5400.0,
-        "time.parse_duration('-1.5s')": -1.5,
-        "time.parse_duration('+2ms')": 0.002,
-        "[time.second, time.minute, time.hour]": [1.0, 60.0, 3600.0],
-    },
-}
+    "time.star": {"time.parse_duration('1h30m')": 5400.0, "time.parse_duration('-1.5s')": -1.5,
+        "time.parse_duration('+2ms')": 0.002, "[time.second, time.minute, time.hour]": [1.0, 60.0, 3600.0]},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", MODULES)

@@ -35,41 +35,17 @@ class Case(NamedTuple):
 CASES = [
     Case("nothing asked, nothing made", None, False, None, None, None),
     Case("made for a deployment", None, True, None, None, "  name: web\n  package-path: deep/web\n"),
-    Case(
-        "made for a variant's keys",
-        None,
-        False,
-        {"z": "1", "b": "2"},
-        None,
-        '  name: web\n  b: "2"\n  z: "1"\n',
-    ),
-    Case(
-        "upstream's own keys stay",
-        "  region: eu # why\n",
-        True,
-        None,
-        None,
-        "  region: eu # why\n  name: web\n  package-path: deep/web\n",
-    ),
-    Case(
-        "upstream's name becomes ours",
-        "  name: base\n",
-        True,
-        None,
-        None,
-        "  name: web\n  package-path: deep/web\n",
-    ),
-    Case(
-        "a key is replaced in place",
-        "  a: old\n  b: kept\n",
-        False,
-        {"a": "new"},
-        None,
-        "  a: new\n  b: kept\n",
-    ),
+    Case("made for a variant's keys", None, False, {"z": "1", "b": "2"}, None,
+        '  name: web\n  b: "2"\n  z: "1"\n'),
+    Case("upstream's own keys stay", "  region: eu # why\n", True, None, None,
+        "  region: eu # why\n  name: web\n  package-path: deep/web\n"),
+    Case("upstream's name becomes ours", "  name: base\n", True, None, None,
+        "  name: web\n  package-path: deep/web\n"),
+    Case("a key is replaced in place", "  a: old\n  b: kept\n", False, {"a": "new"}, None,
+        "  a: new\n  b: kept\n"),
     Case("a key is removed", "  a: old\n  b: kept\n", False, None, ["a", "absent"], "  b: kept\n"),
     Case("removal wins over setting", "  a: old\n", False, {"b": "1"}, ["b"], "  a: old\n"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)
