@@ -567,13 +567,14 @@ def _by_default_file(resources: Iterable[Resource]) -> list[Resource]:
 
 
 def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall") -> StepRun:
+    code = 1
     try:
-        results = tuple(builtin.BUILTINS[engine.builtin](call))
+        results, code = tuple(builtin.BUILTINS[engine.builtin](call)), 0
     except builtin.call.FunctionFailedError as failed:
-        return StepRun(step, engine.name, failed.results, exit_code=1)
+        results = failed.results
     except YamlError as error:
-        return StepRun(step, engine.name, (FunctionResult(error.message, "error"),), exit_code=1)
-    return StepRun(step, engine.name, results)
+        results = (FunctionResult(error.message, "error"),)
+    return StepRun(step, engine.name, results, code, splits=tuple(dict.fromkeys(call.splits)))
 
 
 def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) -> None:

@@ -171,7 +171,8 @@ def _contains(values: Any, expected: Any) -> bool:
 class StepRun(Struct, frozen=True):
     """Output of one step; `engine` is what ran it, such as `builtin set-labels 0.2.2` or `starlark`.
 
-    `files` are the paths that its resources got and that none had before.
+    `files` are the paths that its resources got and that none had before, `splits` the texts of which it used
+    a part, each with the separator of the parts, "" for a pattern.
     """
 
     step: Step
@@ -180,6 +181,7 @@ class StepRun(Struct, frozen=True):
     exit_code: int = 0
     stderr: str = ""
     files: tuple[str, ...] = ()
+    splits: tuple[tuple[str, str], ...] = ()
 
 
 class Unrunnable(Struct, frozen=True):

@@ -108,8 +108,10 @@ def render_packages(
     made = charts.contents.keys() - composed.contents.keys()
     variants, contents = take_back(variants, charts.contents, inventory, run)
     for shared in find_classes(variants, contents, inventory, made):
-        sample = _render_variants((shared.sample,), shared.contents, shared.inventory, run)
-        for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh):
+        splits: list[tuple[str, str]] = []
+        watched = _with_splits(run, splits)
+        sample = _render_variants((shared.sample,), shared.contents, shared.inventory, watched)
+        for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh, splits):
             key = resolved.variant.key
             rendered[key] = RenderedVariant(key, package, time=times[key])
     shared_keys = frozenset(rendered)
@@ -123,6 +125,17 @@ def render_packages(
         {resolved.variant.key: rendered[resolved.variant.key] for resolved in resolution.variants},
         {release.package: render_release(release, contents) for release in resolution.releases},
     )
+
+
+def _with_splits(run: RunPipelines, splits: list[tuple[str, str]]) -> RunPipelines:
+    """Return `run` so that `splits` gets the texts of which functions used a part."""
+
+    def watched(packages: Sequence[Files]) -> Sequence[PipelineResult]:
+        results = run(packages)
+        splits.extend(pair for result in results for step in result.steps for pair in step.splits)
+        return results
+
+    return watched
 
 
 def _render_variants(

@@ -6,14 +6,14 @@ wherever a value was copied to.
 
 That is exact because rendering compares these values with nothing else and takes none apart: they are words
 of letters, digits, dots and hyphens that no other input of the class contains, no key, kind or path has one,
-and all functions are builtins that only copy them, or none can run. Packages of which that is not certain are
+and all functions are builtins that only copy them, or none can run. Of the texts that functions take
+apart none has one. Packages of which that is not certain are
 rendered by themselves, and so are those with a value in a text of the result, as conflicts may have.
 """
 
 import hashlib
-import posixpath
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
@@ -25,11 +25,8 @@ from reconciler.api.kptfile import KPTFILE, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
 from reconciler.functions.catalog import APPLY_REPLACEMENTS, APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
-from reconciler.functions.resources import RESOURCE_ENDINGS
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
-from reconciler.krm.documents import documents_of
-from reconciler.krm.values import mapping_at
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files, object_id, tree_id
 from reconciler.names.substitution import OwnValues
@@ -58,16 +55,6 @@ _RUNS_NOWHERE: Final = "-"
 """A function without any runtime: a pipeline that has it does nothing."""
 _SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS, _RUNS_NOWHERE}
 """The functions of packages that are shared."""
-_SETTERS: Final = re.compile(rb"# kpt-set:([^\n]*)")
-_SETTER: Final = re.compile(rb"\$\{([^}\n]*)")
-_NAMES_SETTER: Final = re.compile(rb"\$\{|\\[xuU]0*24")
-"""A text, or one with an escaped dollar, that may name a setter."""
-_TWO_LINES: Final = re.compile(rb"(?:[:?-]|[!&]\S*)[ \t]*# kpt-set:[^\n]*\n[^\n]*# kpt-set")
-_TAKES_PARTS: Final = re.compile(rb"delimiter|\\[xuU]")
-"""Part of a replacement that takes a value apart, or of one with an escape that may spell it."""
-_SELECTED: Final = re.compile(rb"\[[^\]=]*=([^\]\n]*)")
-"""The text that a replacement searches the items of a list for: a pattern."""
-_LITERAL: Final = re.compile(rb"[A-Za-z0-9_-]+")
 
 
 _EMPTY: Final = File.of(b"")
@@ -113,8 +100,19 @@ class VariantClass(Struct, frozen=True):
     mark: str
     is_idle: bool
 
-    def fill(self, result: Package | Blocked) -> Iterator[tuple[ResolvedVariant, Package | Blocked]]:
-        """Yield the members with their packages, without those for which the result may be another one."""
+    def fill(
+        self, result: Package | Blocked, splits: Iterable[tuple[str, str]]
+    ) -> Iterator[tuple[ResolvedVariant, Package | Blocked]]:
+        """Yield the members with their packages, without those for which the result may be another one.
+
+        `splits` are the texts of which functions used a part, and the separator of the parts.
+        """
+        between = {separator.encode() for text, separator in splits if self.mark in text}
+        own_values = (self.placeholders, *(values for _, values in self.members))
+        texts = [text for values in own_values for text in values.values]
+        # A longer separator could begin in a value and end behind it.
+        if any(len(separator) != 1 or any(separator in text for text in texts) for separator in between):
+            return
         if isinstance(result, Blocked):
             if self.mark not in repr(result):
                 yield from ((resolved, result) for resolved, _ in self.members)
@@ -328,13 +326,7 @@ class _Inputs(Struct):
         spec = PackageVariantSpec.model_validate_json(text)
         pipelines = [_steps(files) for files in trees.values()]
         functions, is_idle = self._functions_of(spec, pipelines), self.is_idle(spec, pipelines)
-        steps = [*_steps_of_spec(spec), *chain(*pipelines)]
-        texts = {text for values in (placeholders, *(v for _, v in members)) for text in values.values}
-        if not is_idle and (
-            not functions <= _SHARED
-            or (APPLY_REPLACEMENTS in functions and self._compares_parts(steps, trees.values(), texts))
-            or (APPLY_SETTERS in functions and self._takes_apart(steps, trees.values()))
-        ):
+        if not (is_idle or functions <= _SHARED):
             return None
         images = [(step.image, step.tag, step.exec) for step in _steps_of_spec(spec)]
         if mark in repr((images, list(_keys(orjson.loads(text))), annotations)):
@@ -356,56 +348,6 @@ class _Inputs(Struct):
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)
         return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle)
-
-    def _configs(self, name: str, steps: Iterable[Step], trees: Iterable[Files]) -> Iterator[File]:
-        """Yield the files with configurations of a function, in all trees of a class."""
-        paths = {
-            posixpath.normpath(f"{step.package}/{step.config_path}" if step.package else step.config_path)
-            for step in steps
-            if step.config_path and _function(step, self.inventory.policy.functions) == name
-        }
-        yield from (files[path] for files in trees for path in paths if path in files)
-
-    def _compares_parts(
-        self, steps: Iterable[Step], trees: Iterable[Files], values: Collection[bytes]
-    ) -> bool:
-        """Tell whether a replacement may take a value apart, or find a part of one of these."""
-        for file in self._configs(APPLY_REPLACEMENTS, steps, trees):
-            selected = _SELECTED.findall(file.data)
-            if _TAKES_PARTS.search(file.data) or not all(map(_LITERAL.fullmatch, selected)):
-                return True
-            if any(text in value for text in selected for value in values):
-                return True
-        return False
-
-    def _takes_apart(self, steps: Sequence[Step], trees: Collection[Files]) -> bool:
-        """Tell whether a setter may take a current value apart: others of its comment are not given."""
-        configs = list(self._configs(APPLY_SETTERS, steps, trees))
-        if not all(map(documents_of, configs)):
-            return True
-        data: list[Mapping[str, Any]] = [
-            mapping_at(document.data, "data") for file in configs for document in documents_of(file)
-        ]
-        named = [_function(step, self.inventory.policy.functions) for step in steps]
-        pairs = zip(steps, named, strict=True)
-        data += [step.config_map or {} for step, name in pairs if name == APPLY_SETTERS]
-        keys_of_steps = [{str(key).encode() for key in values} for values in data]
-        # A value may hold the name of another setter.
-        if any("${" in str(value) for values in data for value in values.values()):
-            return True
-        is_copied = APPLY_REPLACEMENTS in named
-        for path, file in (item for files in trees for item in files.items()):
-            if not path.endswith((KPTFILE, *RESOURCE_ENDINGS)):
-                continue
-            comments = _SETTERS.findall(file.data)
-            if is_copied and _NAMES_SETTER.search(_SETTERS.sub(b"", file.data)):
-                return True
-            for names in ({*_SETTER.findall(comment)} for comment in comments):
-                if len(names) > 1 and any(names & keys and names - keys for keys in keys_of_steps):
-                    return True
-            if comments and _TWO_LINES.search(file.data):
-                return True
-        return False
 
 
 def _functions_of_spec(spec: PackageVariantSpec) -> tuple[Function, ...]:

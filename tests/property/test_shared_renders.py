@@ -272,6 +272,7 @@ APPS = [
     f"{MAP}  labels: {{site: c07}}\ndata:\n  two: a-b # kpt-set: ${{one}}-${{two}}\n",
     f"{MAP}  namespace: default # here\n---\n# end\n{MAP.replace('app', 'edge-1')}",
     f"{MAP}  annotations:\n    reconciler.dev/on-conflict: upstream\n",
+    f"{MAP}  labels:\n    site: a-b # kpt-set: ${{one}}-${{two}}\n",
     f"{MAP}data:\n  two: a/b # kpt-set: ${{one}}/b\n  three: c07.b # kpt-set: ${{one}}.b\n",
     f"{MAP}data:\n  two: a-b # kpt-set: ${{one}}-${{two}}\n  run: |\n    echo ${{one}}${{two}}\n",
     (
@@ -341,14 +342,14 @@ def _of_cluster(
     REPLACEMENTS[0],
 )
 @example(
-    None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[4], APPS[4]), "nothing", REPLACEMENTS[0]
+    None, ["edge-1", "edge-100"], FUNCTIONS[6], PIPELINES[0], (APPS[5], APPS[5]), "nothing", REPLACEMENTS[0]
 )
 @example(
     None,
     ["edge-1", "ClusterRole"],
     FUNCTIONS[6],
     PIPELINES[2],
-    (APPS[6], APPS[6]),
+    (APPS[7], APPS[7]),
     "nothing",
     REPLACEMENTS[0],
 )
@@ -573,9 +574,10 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
         pytest.param(PLAIN, PIPELINES[1], APPS[0], 1, id="plain names"),
         pytest.param([*PLAIN, "metadata", "app"], PIPELINES[1], APPS[0], 3, id="words of the package"),
         pytest.param(["on", "e5", "1e3"], PIPELINES[1], APPS[0], 3, id="what YAML may read otherwise"),
-        pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[4], 1, id="setters that are copied"),
-        pytest.param(PLAIN, PIPELINES[3], APPS[1], 3, id="setters that are taken apart"),
-        pytest.param(["c08", *PLAIN[1:]], PIPELINES[6], APPS[5], 1, id="all setters of a field"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[5], 1, id="setters that are copied"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[1], 1, id="setters take apart what is shared"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[3], APPS[4], 4, id="setters take a value apart"),
+        pytest.param(["c08", *PLAIN[1:]], PIPELINES[6], APPS[6], 1, id="all setters of a field"),
         pytest.param(PLAIN, PIPELINES[4], APPS[0], 3, id="a function that takes values apart"),
         pytest.param(PLAIN, PIPELINES[7], APPS[0], 1, id="replacements that copy"),
         pytest.param(PLAIN, PIPELINES[8], APPS[0], 1, id="no function runs beside one that cannot"),

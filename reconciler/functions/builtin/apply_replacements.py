@@ -1,7 +1,7 @@
 """apply-replacements: copy a field of one object into fields of others."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from reconciler.base.suggestions import parse_boolean
@@ -43,9 +43,9 @@ def apply_replacements(call: BuiltinCall) -> Iterator[FunctionResult]:
         source, targets = replacement.get("source"), replacement.get("targets")
         if not isinstance(source, Mapping) or not targets:
             raise FunctionFailedError("replacements must specify a source and at least one target")
-        value = _source_value(call.items, source)
+        value = _source_value(call, source)
         for target in _mappings(targets, "targets"):
-            _apply(call.items, value, target, lenient=call.profile == "lenient")
+            _apply(call, value, target)
     yield from ()
 
 
@@ -57,15 +57,15 @@ def _mappings(value: Any, where: str) -> list[Mapping[str, Any]]:
     return value
 
 
-def _source_value(items: Sequence[Resource], source: Mapping[str, Any]) -> Any:
-    selected = [item for item in items if _is_named(item, source)]
+def _source_value(call: BuiltinCall, source: Mapping[str, Any]) -> Any:
+    selected = [item for item in call.items if _is_named(item, source)]
     if not selected:
         raise FunctionFailedError(f"nothing selected by {_selector_text(source)}")
     if len(selected) > 1:
         names = ", ".join(str(item) for item in selected)
         raise FunctionFailedError(f"multiple matches for selector {_selector_text(source)}: {names}")
     path = str(source.get("fieldPath") or _DEFAULT_PATH)
-    field = next(find_fields(selected[0].value, split_path(path), lenient=True), None)
+    field = next(find_fields(selected[0].value, split_path(path), call.splits, lenient=True), None)
     value = field.value if field is not None else None
     if value is None or value == "":
         text = _selector_text(source)
@@ -74,12 +74,17 @@ def _source_value(items: Sequence[Resource], source: Mapping[str, Any]) -> Any:
     delimiter = str(options.get("delimiter") or "")
     if not delimiter:
         return copy_value(value)
-    if isinstance(value, (dict, list)):
-        raise FunctionFailedError("delimiter option can only be used with scalar nodes")
-    parts, index = as_text(value).split(delimiter), _index(options)
+    parts, index = _parts(value, delimiter, call), _index(options)
     if not 0 <= index < len(parts):
         raise FunctionFailedError(f"options.index {index} is out of bounds for value {as_text(value)}")
     return parts[index]
+
+
+def _parts(value: Any, delimiter: str, call: BuiltinCall) -> list[str]:
+    if isinstance(value, (dict, list)):
+        raise FunctionFailedError("delimiter option can only be used with scalar nodes")
+    call.splits.append((as_text(value), delimiter))
+    return as_text(value).split(delimiter)
 
 
 def _options(holder: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -94,32 +99,33 @@ def _index(options: Mapping[str, Any]) -> int:
     return index
 
 
-def _apply(items: Sequence[Resource], value: Any, target: Mapping[str, Any], *, lenient: bool) -> None:
+def _apply(call: BuiltinCall, value: Any, target: Mapping[str, Any]) -> None:
     select = target.get("select")
     if not isinstance(select, Mapping):
         raise FunctionFailedError("target must specify resources to select")
     rejected = _mappings(target.get("reject"), "reject")
-    for item in items:
+    for item in call.items:
         if not _is_selected(item, select) or any(term and _is_selected(item, term) for term in rejected):
             continue
         for path in target.get("fieldPaths") or (_DEFAULT_PATH,):
-            _put(item, str(path), value, _options(target), lenient=lenient)
+            _put(item, str(path), value, _options(target), call)
 
 
-def _put(item: Resource, path: str, value: Any, options: Mapping[str, Any], *, lenient: bool) -> None:
+def _put(item: Resource, path: str, value: Any, options: Mapping[str, Any], call: BuiltinCall) -> None:
+    lenient = call.profile == "lenient"
     steps = split_path(path)
     # All fields are found before the first is written: a written value may hold the path again.
-    fields = list(find_fields(item.value, steps, lenient=lenient))
+    fields = list(find_fields(item.value, steps, call.splits, lenient=lenient))
     if not fields and parse_boolean(options.get("create")):
-        created = create_field(item.value, steps)
+        created = create_field(item.value, steps, call.splits)
         if created is None:
             raise FunctionFailedError(f'unable to find or create field "{path}" in replacement target {item}')
-        created.put(_delimited(None, value, options))
+        created.put(_delimited(None, value, options, call))
         return
     if not fields and not lenient:
         raise FunctionFailedError(f'unable to find field "{path}" in replacement target {item}')
     for field in fields:
-        _write(field, _delimited(field.value, value, options), lenient=lenient)
+        _write(field, _delimited(field.value, value, options, call), lenient=lenient)
 
 
 def _write(field: FieldRef, value: Any, *, lenient: bool) -> None:
@@ -141,13 +147,13 @@ def _typed(text: str) -> Any:
     return root.value if isinstance(root, Scalar) else text
 
 
-def _delimited(old: Any, value: Any, options: Mapping[str, Any]) -> Any:
+def _delimited(old: Any, value: Any, options: Mapping[str, Any], call: BuiltinCall) -> Any:
     delimiter = str(options.get("delimiter") or "")
     if not delimiter:
         return value
-    if isinstance(old, (dict, list)) or isinstance(value, (dict, list)):
+    if isinstance(value, (dict, list)):
         raise FunctionFailedError("delimiter option can only be used with scalar nodes")
-    parts, index = as_text(old).split(delimiter), _index(options)
+    parts, index = _parts(old, delimiter, call), _index(options)
     if index < 0:
         parts.insert(0, as_text(value))
     elif index >= len(parts):

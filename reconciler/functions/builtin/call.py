@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
 from reconciler.krm.values import mapping_at, value_at
+
+Splits = list[tuple[str, str]]
+"""Texts of which a function used a part, each with the separator of the parts, "" for a pattern."""
 
 
 class BuiltinCall(Struct):
@@ -24,6 +27,7 @@ class BuiltinCall(Struct):
     """Whether upstream's faults are asked for, too."""
     package: str = ""
     """Directory of the package that declares the pipeline."""
+    splits: Splits = field(default_factory=list)
 
     @property
     def config_kind(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from reconciler.base.suggestions import parse_boolean
 from reconciler.base.values import whole_number
-from reconciler.functions.builtin.call import FunctionFailedError, as_text
+from reconciler.functions.builtin.call import FunctionFailedError, Splits, as_text
 from reconciler.functions.patterns import PatternError, compile_pattern
 from reconciler.functions.resources import Resource
 from reconciler.krm.yaml import Field, Raw, Scalar, SetValue, Style, Tree, YamlError, emit
@@ -141,24 +141,29 @@ def _bare(step: str) -> str:
     return step[1:-1] if step[:1] == "[" and step[-1:] == "]" and "=" not in step else step
 
 
-def find_fields(value: Any, steps: Sequence[str], *, lenient: bool = False) -> Iterator[FieldRef]:
-    """Yield every field at a path; `lenient` takes the first item of a list only, by equality."""
+def find_fields(
+    value: Any, steps: Sequence[str], splits: Splits, *, lenient: bool = False
+) -> Iterator[FieldRef]:
+    """Yield every field at a path; `lenient` takes the first item of a list only, by equality.
+
+    `splits` gets the texts that a pattern is searched in.
+    """
     if not steps:
         return
-    for field in _step(value, steps[0], lenient=lenient):
+    for field in _step(value, steps[0], splits, lenient=lenient):
         if len(steps) == 1:
             yield field
         else:
-            yield from find_fields(field.value, steps[1:], lenient=lenient)
+            yield from find_fields(field.value, steps[1:], splits, lenient=lenient)
 
 
-def _step(value: Any, step: str, *, lenient: bool) -> Iterator[FieldRef]:
+def _step(value: Any, step: str, splits: Splits, *, lenient: bool) -> Iterator[FieldRef]:
     if isinstance(value, list):
         if step == "*" and not lenient:
             yield from (FieldRef(value, index) for index in range(len(value)))
         elif _is_selector(step):
-            items = (index for index, item in enumerate(value) if _selects(step, item, lenient=lenient))
-            yield from [FieldRef(value, index) for index in items][: 1 if lenient else None]
+            items = [n for n, item in enumerate(value) if _selects(step, item, splits, lenient=lenient)]
+            yield from (FieldRef(value, index) for index in items[: 1 if lenient else None])
         elif (element := whole_number(step)) is not None and element < len(value):
             yield FieldRef(value, element)
     elif isinstance(value, dict):
@@ -172,23 +177,24 @@ def _is_selector(step: str) -> bool:
     return step[:1] == "[" and step[-1:] == "]" and "=" in step
 
 
-def _selects(step: str, item: Any, *, lenient: bool) -> bool:
+def _selects(step: str, item: Any, splits: Splits, *, lenient: bool) -> bool:
     name, _, text = step[1:-1].partition("=")
     value = (item.get(name) if isinstance(item, dict) else None) if name else item
     if value is None or isinstance(value, (dict, list)):
         return False
     if lenient:
         return as_text(value) == text
+    splits += [(text, ""), (as_text(value), "")]
     try:
         return compile_pattern(text).search(as_text(value)) is not None
     except PatternError as error:
         raise FunctionFailedError(str(error)) from error
 
 
-def create_field(value: Any, steps: Sequence[str]) -> FieldRef | None:
+def create_field(value: Any, steps: Sequence[str], splits: Splits) -> FieldRef | None:
     """Create the parents of a field; None where a parent has a value of another type."""
     for number, step in enumerate(steps):
-        field = _create(value, step)
+        field = _create(value, step, splits)
         if field is None or number == len(steps) - 1:
             return field
         if field.value is None:
@@ -198,12 +204,12 @@ def create_field(value: Any, steps: Sequence[str]) -> FieldRef | None:
     return None
 
 
-def _create(value: Any, step: str) -> FieldRef | None:
+def _create(value: Any, step: str, splits: Splits) -> FieldRef | None:
     if isinstance(value, dict):
         return None if step == "*" or _is_selector(step) else FieldRef(value, step)
     if not isinstance(value, list):
         return None
-    existing = next(_step(value, step, lenient=False), None)
+    existing = next(_step(value, step, splits, lenient=False), None)
     if existing is not None:
         return existing
     if _is_selector(step):

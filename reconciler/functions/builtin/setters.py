@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from reconciler.functions.builtin.call import (
     BuiltinCall,
     FunctionFailedError,
+    Splits,
     as_text,
     ensure_mapping,
     file_of,
@@ -61,11 +62,10 @@ def apply_setters(call: BuiltinCall) -> Iterator[FunctionResult]:
             continue
         edits: list[Edit] = []
         for field in fields_of(resource.tree, _COMMENT):
-            pattern = _setter_pattern(field.comment)
-            if not any(name in setters for name in _SETTER.findall(pattern)):
+            if not any(name in setters for name in _SETTER.findall(_setter_pattern(field.comment))):
                 continue
             matched = True
-            yield from _set_field(resource, field, pattern, setters, edits)
+            yield from _set_field(resource, field, setters, edits, call.splits)
         if edits:
             resource.edit(edits)
     if not matched:
@@ -78,14 +78,19 @@ def _setter_pattern(comment: str) -> str:
 
 
 def _set_field(
-    resource: Resource, field: Field, pattern: str, setters: Mapping[str, str], edits: list[Edit]
+    resource: Resource,
+    field: Field,
+    setters: Mapping[str, str],
+    edits: list[Edit],
+    splits: Splits,
 ) -> Iterator[FunctionResult]:
+    pattern = _setter_pattern(field.comment)
     if isinstance(field.node, Scalar):
-        text = _resolve(pattern, setters, field.node.content)
+        text = _resolve(pattern, setters, field.node.content, splits)
         if text == field.node.content:
             return
         edits.append(put_text(field, text))
-        if _resolve(pattern, setters, text) != text:
+        if _resolve(pattern, setters, text, splits) != text:
             message = f"the value grows with every run; provide all setters of {pattern!r}"
             yield _set_result(resource, field, message, "warning")
     else:
@@ -116,7 +121,7 @@ def _array(pattern: str, setters: Mapping[str, str]) -> list[Any]:
     return value
 
 
-def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
+def _resolve(pattern: str, setters: Mapping[str, str], current: str, splits: Splits) -> str:
     """Return a pattern with its setters replaced; those without a given value keep the current one."""
     text = pattern
     # In a fixed order: a value may hold the name of another setter.
@@ -124,6 +129,7 @@ def _resolve(pattern: str, setters: Mapping[str, str], current: str) -> str:
         text = text.replace(f"${{{name}}}", setters[name])
     if _SETTER.search(text) is None:
         return text
+    splits += [(pattern, ""), (current, "")]
     captures = [(name, value) for name, value in _captures(pattern, current) if name not in setters]
     for name, value in (dict(captures) if all(value for _, value in captures) else {}).items():
         text = text.replace(f"${{{name}}}", value)

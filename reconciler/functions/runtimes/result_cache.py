@@ -222,6 +222,7 @@ def _step_value(run: StepRun) -> dict[str, Any]:
         "exit_code": run.exit_code,
         "stderr": run.stderr,
         "files": run.files,
+        "splits": run.splits,
     }
 
 
@@ -249,8 +250,8 @@ def _decode(data: bytes, before: Files) -> PipelineResult:
 
 def _step_run(value: Mapping[str, Any]) -> StepRun:
     results, files = parse_results(value["results"]), tuple(value["files"])
-    step = _step(value["step"])
-    return StepRun(step, value["engine"], results, value["exit_code"], value["stderr"], files)
+    step, splits = _step(value["step"]), tuple((text, between) for text, between in value["splits"])
+    return StepRun(step, value["engine"], results, value["exit_code"], value["stderr"], files, splits)
 
 
 def _step(value: Mapping[str, Any]) -> Step:
