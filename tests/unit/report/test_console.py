@@ -14,16 +14,6 @@ ROWS = [
 ]
 
 
-def test_table_has_one_line_per_row_without_a_width() -> None:
-    lines = list(table_lines(HEADS, ROWS))
-
-    assert lines == [
-        "NAME                                STATE      SINCE       MESSAGE",
-        "default/a-variant-with-a-long-name  in review  2026-01-01  Its draft waits for a person to merge it",
-        "default/web                         published",
-    ]
-
-
 def test_free_text_wraps_in_its_column() -> None:
     lines = list(table_lines(HEADS, ROWS, 98))
 
@@ -113,14 +103,6 @@ def test_long_name_keeps_its_indentation() -> None:
     line = f"    {'n' * 50}"
 
     assert list(folded([line], 40)) == [line]
-
-
-def test_lines_of_one_text_fold_each_for_itself() -> None:
-    assert list(folded(["a: b c\n  hint: d e f g h i j k l m n o p q r s t"], 30)) == [
-        "a: b c",
-        "  hint: d e f g h i j k l m n",
-        "      o p q r s t",
-    ]
 
 
 def test_line_of_a_pipe_is_never_folded() -> None:

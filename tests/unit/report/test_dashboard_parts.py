@@ -54,12 +54,3 @@ def test_dashboard_counts_the_packages_that_it_leaves_out() -> None:
 
     assert text.count("\n- ") == SECTION_ROWS
     assert "And 7 more." in text
-
-
-def test_dashboard_links_to_the_published_report() -> None:
-    statuses, url = (PackageStatus(Phase.PUBLISHED),), "https://acme.example/fleet/"
-
-    first, *_ = make_dashboard(Plan(), statuses, Names("demo", report_url=url), "").text.split("\n")
-
-    assert first.endswith(f"Every run updates this text. The fleet in detail: [HTML report]({url}).")
-    assert "HTML report" not in make_dashboard(Plan(), statuses, Names("demo"), "").text

@@ -55,10 +55,28 @@ def test_picture_is_as_reviewed(name: str, groups: tuple[Group, ...], *, update_
     assert drawn == golden.read_text()
 
 
-def test_kind_leads_to_its_owner() -> None:
-    (group,) = highlight(FLEET, "Bucket.s3.aws.io")
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("Bucket.s3.aws.io", "xpkg:x.io/aws@cluster"),
+        ("xpkg:x.io/aws@cluster", "xpkg:x.io/aws@cluster"),
+        ("xpkg:x.io/aws", "xpkg:x.io/aws@cluster"),
+        ("x.io/aws", "xpkg:x.io/aws@cluster"),
+        ("aws", "xpkg:x.io/aws@cluster"),
+        ("io/aws", ""),
+    ],
+)
+def test_package_has_several_names_and_that_of_its_kind(name: str, end: str) -> None:
+    assert [group.path[-1] for group in highlight(FLEET, name)] == [end] * bool(end)
 
-    assert group.path[-1] == "xpkg:x.io/aws@cluster"
+
+def test_locks_of_one_cluster_are_drawn_alone() -> None:
+    locks = fleet_locks()
+
+    assert [group.title for group in dependency_graph(locks)] == ["dev, test", "prod"]
+    assert [group.title for group in dependency_graph(locks, cluster="test")] == ["test"]
+    assert dependency_graph(locks, cluster="none") == ()
+    assert text_tree([Group("empty")]) == ["empty", "  no package is locked"]
 
 
 def test_picture_does_not_depend_on_the_order_of_clusters() -> None:

@@ -1,7 +1,6 @@
 """Metrics: what a parser of OpenMetrics reads of them, and that the page lists them all."""
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from reconciler.cli.metrics import RunFacts, metrics_text, run_samples
 
@@ -35,21 +34,3 @@ def test_every_number_of_a_run_is_read_by_a_parser() -> None:
     assert values["reconciler_stage_duration_seconds", labels(**common, stage="plan")] == 0.000001
     assert values["reconciler_stage_duration_seconds", labels(**common, stage='odd "name"\\\n')] == 3
     assert values["reconciler_run_peak_memory_bytes", labels(**common)] == 4096
-
-
-def test_collectors_of_the_older_format_read_the_same() -> None:
-    text = metrics_text(run_samples(FACTS), {"command": "plan"})
-
-    older = {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in parse_prometheus(text)
-        for sample in family.samples
-    }
-
-    assert older == read(text)
-
-
-def test_equal_samples_in_another_order_make_equal_text() -> None:
-    samples = list(run_samples(FACTS))
-
-    assert metrics_text(samples, {"a": "1"}) == metrics_text(reversed(samples), {"a": "1"})

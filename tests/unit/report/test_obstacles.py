@@ -12,10 +12,10 @@ from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PackageRevision
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, Plan, Postponed
+from reconciler.plan.changes import Change, Postponed
 from reconciler.policy import Policy
 from reconciler.report.explain import Obstacle, Standstill, find_obstacles
-from reconciler.resolve.resolution import HeldBack, ResolvedVariant
+from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
     EDGE,
@@ -67,17 +67,6 @@ def standstill(
     return find_obstacles(plan, change, "edge/web", version, trace or {})
 
 
-def test_package_without_a_variant_has_to_be_adopted_first() -> None:
-    adopt = Obstacle(
-        "No PackageVariant of this instance owns it",
-        "Adopt it with a PackageVariant whose adoptionPolicy is adoptExisting.",
-    )
-    want = Standstill("", "", "", "", (adopt,))
-
-    assert standstill(change=replace(KEPT, variant=None)) == want
-    assert find_obstacles(Plan(), KEPT, "edge/web", "", {}) == want
-
-
 def test_lock_that_holds_an_older_revision_is_named() -> None:
     held = a_resolved(offers=a_pin(3))
     follow = "Run `reconciler lock follow default/web`, or merge its pull request."
@@ -117,26 +106,6 @@ def test_the_next_step_of_a_problem_is_something_to_do(hint: str, step: str) -> 
     assert found.obstacles[0].hint == step
 
 
-def test_variant_that_is_not_resolved_has_its_state_as_obstacle() -> None:
-    context = web_context(a_target(package=ON_MAIN))
-    change = replace(KEPT, waits=True, message="Why")
-
-    found = find_obstacles(plan_of(change, context), change, "edge/web", "v2", {})
-
-    assert found == Standstill(
-        "web/v1",
-        "",
-        "",
-        "",
-        (
-            Obstacle(
-                "It is held back: Why",
-                "Run `reconciler plan`: it has each refusal and problem with its hint.",
-            ),
-        ),
-    )
-
-
 THERE = "Main has web/v1, by its name; what follows is about another change of the package"
 
 
@@ -154,15 +123,6 @@ def test_state_is_told_beside_the_revision_that_main_has(change: Mapping[str, An
     assert [obstacle.message for obstacle in found] == [THERE, state]
 
 
-def test_package_that_is_nowhere_says_why() -> None:
-    why = replace(KEPT, reason=Reason.AWAITING_WAVE, message="Rolled back")
-    branch = a_resolved(pin=a_pin(0, ref="main"))
-
-    found = standstill("", why, resolved=branch, numbers=(), target={"package": a_package()})
-
-    assert [obstacle.message for obstacle in found.obstacles][-1] == "It is held back: Rolled back"
-
-
 def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
     change = replace(KEPT, postponed=Postponed(Reason.RATE_LIMITED, "5 are open"))
     suspended = {"policy": Policy(suspend=True)}
@@ -175,14 +135,3 @@ def test_suspension_and_postponed_pull_requests_are_obstacles_too() -> None:
             "It is pending: 5 are open", "Wait, or change the limits and schedules in spec.pullRequests."
         ),
     )
-
-
-def test_a_package_that_waits_for_its_wave_asks_for_nothing_else() -> None:
-    why = "Rollout web/v3 of web: wave main waits for wave canary"
-    change = replace(KEPT, reason=Reason.AWAITING_WAVE, message=why)
-    resolved = a_resolved(pin=a_pin(1), offers=a_pin(3), held_back=HeldBack(a_pin(3), why))
-
-    found = standstill("", change, resolved=resolved)
-
-    assert found.requested == found.newest == "web/v3"
-    assert [obstacle.hint for obstacle in found.obstacles] == ["Run `reconciler plan`: it has every wave."]

@@ -51,14 +51,6 @@ def test_injected_field_comes_from_an_object_or_says_why_not(
     assert source in origin.source
 
 
-def test_package_comes_from_its_upstream_and_its_owner_from_the_variant() -> None:
-    found = {(origin.file, origin.field): origin for origin in origins(WEB)}
-
-    assert found["Kptfile", "upstreamLock"].value == a_pin(1).commit.oid
-    assert found["Kptfile", "metadata.annotations.reconciler.dev/owner"].value == "default/default/web"
-    assert found["*", ""].source.startswith(f"upstream web/v1 at commit {a_pin(1).commit.oid}")
-
-
 def test_generated_manifests_come_from_the_lock_of_their_cluster() -> None:
     first, *others = origins(ObjectName("default", "dependencies@prod"))
 
@@ -214,14 +206,3 @@ def test_field_of_a_set_is_found_in_its_target(
     assert (origin.field, origin.source) == ("metadata.name", source)
     assert origin.location is not None
     assert origin.location.line == line
-
-
-def test_upstream_of_a_set_is_found_in_its_spec() -> None:
-    at = Source(WEB_AT, marks=Lines({("spec", "upstream", "revision"): 9}))
-
-    found = fields_of(source=at, set_key=FLEET, target_path=("spec", "targets", 0))[0]
-
-    assert (found.source, found.location.line) == (  # type: ignore[union-attr]
-        "PackageVariantSet default/fleet: upstream.revision",
-        9,
-    )

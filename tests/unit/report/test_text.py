@@ -6,13 +6,13 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Op, Outcome, Plan
+from reconciler.plan.changes import Op, Plan
 from reconciler.plan.status import PackageStatus
 from reconciler.report.build import build_report, is_unchanged, summary_line
-from reconciler.report.text import change_lines, outcome_lines, plan_lines, problem_lines
+from reconciler.report.text import change_lines, plan_lines, problem_lines
 from tests.support.plan_values import a_conflict
 from tests.support.values import replace
-from tests.unit.report.plans import CREATED, NAMES, OUTCOME, change
+from tests.unit.report.plans import CREATED, NAMES, change
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,6 @@ def test_an_explanation_never_shows_a_value_of_a_secret() -> None:
     assert "upstream: 3" in text
     assert "local: 5" in text
     assert "manifest: config/set.yaml:3" in text
-
-
-def test_failures_come_after_what_was_done() -> None:
-    assert list(outcome_lines(OUTCOME)) == [
-        "push     file:///edge-east.git refs/heads/x",
-        "failed: push file:///edge-west.git refs/heads/y: stale info",
-        "1 effect done, 1 failed.",
-    ]
-    assert list(outcome_lines(Outcome())) == ["Nothing was written."]
 
 
 def test_line_breaks_of_a_message_become_spaces() -> None:
