@@ -5,6 +5,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -365,7 +366,7 @@ def _files(fleet: Fleet, repository: str, path: str) -> dict[str, bytes]:
 def fresh_fleet(fleet: Fleet) -> Fleet:
     """Return a fleet with the manifests of another one, in which everything is published from nothing."""
     root = fleet.root.parent / "fresh"
-    fresh = Fleet(root, FleetSpec.from_json(fleet.spec.to_json()))
+    fresh = Fleet(root, deepcopy(fleet.spec))
     root.mkdir()
     shutil.copytree(fleet.repo(CATALOG).path, root / fleet.repo(CATALOG).path.name)
     for name, repo in fleet.repos.items():

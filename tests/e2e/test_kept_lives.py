@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life
-from tests.support.combination.needy_lives import NEEDS, NeedyLife
-from tests.support.combination.places import PLACED, replay_places
 from tests.support.combination.spec import FleetSpec, VariantSpec
 from tests.support.samples import sample
 
@@ -194,71 +192,3 @@ def test_injected_object_is_that_of_the_own_cluster(tmp_path: Path, form: str) -
     change = ("change_site", {"site": "north", "present": True})
     clusters = ["edge-1", "edge-2"]
     play(tmp_path, [("approve_all", {}), change], variants=variants, snapshot=form, clusters=clusters)
-
-
-@pytest.mark.parametrize("pipeline", sample(["none", "labels", "setters"], 3))
-def test_update_is_that_of_kpt(tmp_path: Path, pipeline: str) -> None:
-    edits = [COLOR, NOTE, value("  strategy: rolling", "deploy.yaml")]
-    service = value("  type: ClusterIP", "service.yaml")
-    steps = [*MERGED, ("edit_main", {**MAIN, "edit": service}), bump(*edits)]
-    play(tmp_path, steps, variant={"pipeline": pipeline})
-
-
-MOVED_BACK: Steps = [
-    ("move_repository", {"name": "dev", "place": ["fresh", "dev", "main"], "new": "dev"}),
-    ("approve_all", {}),
-    ("move_repository", {"name": "dev", "place": ["dev", "", "main"], "new": "dev"}),
-]
-MOVED_AND_UNREADABLE: Steps = [
-    ("move_repository", {"name": "dev", "place": ["fresh", "dev", "main"], "new": "dev"}),
-    ("break_manifest", {"kind": "Provider", "name": "s3", "how": "yaml"}),
-]
-LEFT_ON_TWO_BRANCHES: Steps = [
-    ("move_repository", {"name": "west", "place": ["mono", "clusters/west", "prod"], "new": "oslo"}),
-    ("approve_all", {}),
-    ("move_repository", {"name": "oslo", "place": ["mono", "sites/oslo", "prod"], "new": "oslo"}),
-]
-ROME_MOVES = ("move_repository", {"name": "rome", "place": ["fresh", "rome", "main"], "new": "rome"})
-DECLINED: Steps = [ROME_MOVES, ("close", {"name": "../rome#3"})]
-BACK_ELSEWHERE: Steps = [
-    ("remove_repository", {"name": "rome"}),
-    ("bring_back", {"what": "Repository rome", "elsewhere": True}),
-]
-OF_ANOTHER_INSTANCE: Steps = [
-    ("ask_elsewhere", {"name": "west", "package": "theirs"}),
-    ("remove_repository", {"name": "west"}),
-    ("approve_all", {}),
-]
-
-
-@pytest.mark.parametrize(
-    ("start", "steps"),
-    [
-        pytest.param("fleet", DECLINED, id="declined-deletion"),
-        pytest.param("fleet", BACK_ELSEWHERE, id="back-elsewhere"),
-        pytest.param("fleet", OF_ANOTHER_INSTANCE, id="of-another-instance"),
-        pytest.param("0.2/deliveries", MOVED_BACK, id="what a run closed is no rejection"),
-        pytest.param("fleet", LEFT_ON_TWO_BRANCHES, id="what is left on two branches"),
-        pytest.param("fleet", MOVED_AND_UNREADABLE, id="--all decides about nothing that may be wanted"),
-    ],
-)
-def test_places_that_change_lose_nothing(tmp_path: Path, start: str, steps: Steps) -> None:
-    replay_places({"spec": {"theme": PLACED, "start": start}, "steps": steps}, tmp_path / "w")
-
-
-DECLARED_BY_CLUSTER: Steps = [("swap_registration", {"name": "dev"})]
-MISSPELT_IN_REVIEW: Steps = [
-    ("move_bundle", {"name": "app", "repository": "g.io/new"}),
-    ("move_bundle", {"name": "app", "repository": "g.io/gone"}),
-]
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        pytest.param(DECLARED_BY_CLUSTER, id="a snapshot names the Repository that gets dependencies"),
-        pytest.param(MISSPELT_IN_REVIEW, id="an install is misspelt while its removal is in review"),
-    ],
-)
-def test_needs_that_change_lose_nothing(tmp_path: Path, steps: Steps) -> None:
-    replay_places({"spec": {"theme": NEEDS, "start": NEEDS}, "steps": steps}, tmp_path / "w", NeedyLife)

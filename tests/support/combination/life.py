@@ -11,20 +11,14 @@ from random import Random
 from typing import Any
 
 from tests.faults.world import Runner
-from tests.support.combination import kpt_update, oracles, status_oracles, trees
+from tests.support.combination import oracles, status_oracles, trees
 from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
 from tests.support.combination.ledger import Token, ViolationError, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
-from tests.support.combination.needy_lives import NEEDS, NeedyLife
-from tests.support.combination.operations import OPERATIONS, OperatorLife, replay_operations
-from tests.support.combination.places import PLACED, PlacedLife, replay_places
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
-from tests.support.combination.spec import FleetSpec
 from tests.support.combination.themes import Theme
 
 DECLINE = "#!/bin/sh\necho 'declined by policy' >&2\nexit 1\n"
-Trace = dict[str, Any]
-Refs = Mapping[str, Mapping[str, str]]
 
 
 @dataclass
@@ -93,9 +87,6 @@ class Life:
             self.violations += oracles.check_checksum(read(applied), read(again), has_effects=changed)
         if self.proposal is not None and not is_disturbed and applied.code != UNAVAILABLE:
             self.violations += check_proposal(self.proposal, earlier_plan, read(applied))
-        if not self.violations and kpt_update.has_kpt():
-            fresh = _new_heads(before, after)
-            self.violations += kpt_update.check_kpt(self.fleet, self.observation, fresh)
         if self.fleet.all_refs() != after:
             self.violations.append(f"a second run writes: {_difference(after, self.fleet.all_refs())}")
         if self.violations:
@@ -298,53 +289,23 @@ def read(result: Result) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def draw_life(random: Random, root: Path, theme: Theme, count: int, runner: Runner | None) -> Trace:
-    """Play a life of drawn steps; return its trace, which a ViolationError has as its second argument."""
-    spec, weights = theme.fleet(random), theme.weights
-    start = spec.to_json()
-    life = Life(Fleet(root, spec).build(), runner)
+def draw_life(random: Random, root: Path, theme: Theme, count: int, runner: Runner | None) -> None:
+    """Play a life of drawn steps; raise ViolationError with all that was done before."""
+    life = Life(Fleet(root, theme.fleet(random)).build(), runner)
     try:
         life.settle()
+        names = sorted(theme.weights)
         for _ in range(count):
-            names = sorted(weights)
-            chosen = random.choices(names, [weights[name] for name in names])[0]
+            chosen = random.choices(names, [theme.weights[name] for name in names])[0]
             arguments = STEPS[chosen].draw(life, Random(random.randrange(2**32)))
             if arguments is not None:
-                life.play(chosen, json.loads(json.dumps(arguments)))
+                life.play(chosen, arguments)
         life.end()
     except AssertionError as violation:
-        raise ViolationError(str(violation), {"spec": start, "steps": life.history}) from None
+        steps = "\n".join(f"{name} {arguments}" for name, arguments in life.history)
+        raise ViolationError(f"{violation}\nafter\n{steps}\nin {life.fleet.spec}") from None
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    return {"spec": start, "steps": life.history}
-
-
-def replay(trace: Trace, root: Path, runner: Runner | None = None) -> Life | OperatorLife | PlacedLife:
-    """Play a trace again; raise ViolationError where it violates something."""
-    if trace["spec"].get("theme") == OPERATIONS:
-        return replay_operations(trace, root)
-    if trace["spec"].get("theme") in (PLACED, NEEDS):
-        return replay_places(trace, root, NeedyLife if trace["spec"]["theme"] == NEEDS else PlacedLife)
-    life = Life(Fleet(root, FleetSpec.from_json(json.loads(json.dumps(trace["spec"])))).build(), runner)
-    try:
-        life.settle()
-        for name, arguments in trace["steps"]:
-            life.play(name, arguments)
-        life.end()
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-    return life
-
-
-def _new_heads(before: Refs, after: Refs) -> set[tuple[str, str]]:
-    """Return the branches that moved, each with its repository."""
-    start = "refs/heads/"
-    return {
-        (name, ref.removeprefix(start))
-        for name, refs in after.items()
-        for ref, oid in refs.items()
-        if ref.startswith(start) and before.get(name, {}).get(ref) != oid
-    }
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -3,13 +3,16 @@
 Each but a consent is put on a branch first, and `check` of that branch is compared with what merging it does.
 """
 
+import json
 import re
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.support.combination import oracles, trees
 from tests.support.combination.blueprints import DRAWN
-from tests.support.combination.spec import FORMS, PIPELINES, VariantSpec
-from tests.support.combination.steps import STEPS, Arguments, choose_variant, find_variant, step
+from tests.support.combination.fleet import Fleet
+from tests.support.combination.spec import CATALOG, FORMS, PIPELINES, VariantSpec, dump
+from tests.support.combination.steps import STEPS, Arguments, approve_all, choose_variant, find_variant, step
 
 if TYPE_CHECKING:
     from tests.support.combination.life import Life
@@ -180,6 +183,57 @@ def consent(life: "Life") -> None:
     if sums:
         life.fleet.spec.guard["consents"] = dict.fromkeys(sums, "Meant")
         life.fleet.write_configuration()
+
+
+# Repositories
+
+
+def _mistake(life: "Life", random: Random) -> Arguments:
+    return {"repository": random.choice(life.fleet.spec.repositories()), "how": random.choice(MISTAKES)}
+
+
+MISTAKES = ("field", "kind", "syntax", "removed", "directory", "address")
+
+
+@step(3, _mistake)
+def mistake_a_repository(life: "Life", repository: str, how: str) -> None:
+    """A person breaks, removes or moves a Repository, lets runs follow, and puts it right again.
+
+    Meanwhile all that is ours stays in the plan and on main, also when people approve everything.
+    """
+    fleet, spec = life.fleet, life.fleet.spec
+    git_name, directory = spec.git_of(repository)
+    values = {name: spec.registration(name) for name in (CATALOG, *spec.repositories())}
+    texts = {name: dump(value) for name, value in values.items()}
+    wrong = values[repository]
+    match how:
+        case "field":
+            wrong["spec"]["git"]["brnch"] = wrong["spec"]["git"].pop("branch")
+        case "kind":
+            wrong["kind"] = "Repositry"
+        case "directory":
+            wrong["spec"]["git"]["directory"] = f"sites/{repository}"
+        case "address":
+            fleet.repos.setdefault("fresh", fleet.make("fresh"))
+            wrong["spec"]["git"] |= {"repo": "../fresh.git", "directory": repository}
+    mistaken = {"removed": "", "syntax": f"{{{{{{\n{texts[repository]}"}.get(how, dump(wrong))
+    file, right = "manifests/repositories.yaml", "---\n".join(texts.values())
+    fleet.commit_control({file: "---\n".join((texts | {repository: mistaken}).values())})
+    before = _contents(fleet, git_name, directory)
+    planned = life.command("apply", "-o", "json")
+    life.violations += oracles.check_books(fleet, json.loads(planned.out))
+    if how not in ("directory", "address"):
+        approve_all(life)
+    if _contents(fleet, git_name, directory) != before:
+        life.violations.append(f"a package of {repository} changes, whose Repository is wrong: {how}")
+    fleet.commit_control({file: right})
+
+
+def _contents(fleet: Fleet, git_name: str, directory: str) -> dict[str, str]:
+    """Return the files of a Repository's packages on main, without the Kptfiles, which may be released."""
+    repo = fleet.repos[git_name]
+    listed = trees.listing(repo, trees.root(repo, "main"))
+    return {p: oid for p, oid in listed.items() if p.startswith(directory) and not p.endswith("/Kptfile")}
 
 
 def _unread_selection(life: "Life", random: Random) -> Arguments | None:

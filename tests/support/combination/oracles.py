@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.spec import CATALOG, INSTANCE
 from tests.support.git import Repo
 
+OWNER = f"reconciler.dev/owner: {INSTANCE}/".encode()
 OWN_FILES = ("Kptfile", "package-context.yaml")
 GUARD = "DeletionGuard"
 UNAVAILABLE = 5
@@ -85,14 +87,17 @@ def check_plan_is_empty(observation: Observation) -> Iterator[str]:
         yield f"the plan after a settled run is not empty: {pending}"
 
 
-def check_each_package_once(observation: Observation) -> Iterator[str]:
-    """Each package is in the plan once."""
-    seen: set[tuple[str, str]] = set()
-    for change in observation.plan.get("changes", ()):
-        key = (change["package"]["url"], change["package"]["path"])
-        if key in seen:
-            yield f"{key} is in the plan twice"
-        seen.add(key)
+def check_books(fleet: Fleet, plan: Mapping[str, Any]) -> Iterator[str]:
+    """Each package is in the plan once, and what is ours on main is in it, whatever Repositories say."""
+    rows = Counter((c["package"]["url"], c["package"]["path"]) for c in plan.get("changes", ()))
+    yield from (f"{key} is in the plan {count} times" for key, count in rows.items() if count > 1)
+    there = {(url.rpartition("/")[2], path.partition("@")[0]) for url, path in rows}
+    for name, repo in fleet.repos.items():
+        files = trees.files(repo, trees.root(repo, "main")) if plan else {}
+        for path, text in files.items():
+            key = (name, path.removesuffix("/Kptfile"))
+            if path.endswith("/Kptfile") and OWNER in text and key not in there:
+                yield f"{key} is ours and in no row of the plan"
 
 
 def check_foreign_files(fleet: Fleet) -> Iterator[str]:
@@ -398,7 +403,7 @@ def check_everything(fleet: Fleet, observation: Observation) -> list[str]:
     return [
         *check_results(observation.results),
         *check_plan_is_empty(observation),
-        *check_each_package_once(observation),
+        *check_books(fleet, observation.plan),
         *check_foreign_files(fleet),
         *check_merges_stay_inside(fleet),
         *check_people(fleet, observation),

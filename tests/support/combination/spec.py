@@ -1,6 +1,6 @@
-"""Fleets as plain values that JSON can hold: variants, repositories, neighbours, settings."""
+"""Fleets as plain values: variants, repositories, neighbours, settings."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -158,13 +158,6 @@ class FleetSpec:
             "metadata": {"name": INSTANCE},
             "spec": spec,
         }
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "FleetSpec":
-        return cls(**{**value, "variants": [VariantSpec(**v) for v in value["variants"]]})
 
 
 def dump(value: Any) -> str:

@@ -105,6 +105,17 @@ THEMES: dict[str, Theme] = {
         _crowded_fleet,
         {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1},
     ),
+    "repositories": Theme(
+        draw_fleet,
+        {
+            "mistake_a_repository": 8,
+            "approve_all": 5,
+            "bump": 3,
+            "edit_main": 2,
+            "rename_variant": 1,
+            "look": 1,
+        },
+    ),
     "pipelines": Theme(
         _rendered_fleet,
         {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1},

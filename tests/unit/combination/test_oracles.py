@@ -65,7 +65,13 @@ def test_plan_with_pending_work_is_seen(life: Life) -> None:
 def test_package_listed_twice_is_seen(life: Life) -> None:
     plan = {"changes": [*life.observation.plan["changes"], life.observation.plan["changes"][0]]}
 
-    assert len(list(oracles.check_each_package_once(Observation(plan, {})))) == 1
+    assert len(list(oracles.check_books(life.fleet, plan))) == 1
+
+
+def test_published_package_without_a_row_is_seen(life: Life) -> None:
+    life.fleet.run("approve", "--all")
+
+    assert len(list(oracles.check_books(life.fleet, {"changes": []}))) == 1
 
 
 def test_removal_of_a_foreign_file_by_a_merge_is_seen(life: Life) -> None:
