@@ -177,16 +177,11 @@ def test_no_choice_of_the_policy_is_out_of_reach() -> None:
         ("{name: A}", "waves[0].name"),
         ("{name: rest}, {name: main}", "rest is the name of the last wave"),
         ("{name: a}, {name: a}", "two waves have one name"),
-        (
-            "{name: a, gates: {objects: [{apiVersion: v1, kind: Pod}]}}",
-            "the health of v1 Pod is not known",
-        ),
-        (
-            "{name: a, gates: {objects: [{apiVersion: apps/v1, kind: Deployment, name: '{cluser}'}]}}",
-            "{cluser} is not known here",
-        ),
+        ("{name: a, gates: {objects: [{apiVersion: v1, kind: Pod}]}}", "the health of v1 Pod is not known"),
+        ("{name: a, gates: {objects: [{apiVersion: apps/v1, kind: Deployment, name: '{cluser}'}]}}",
+            "{cluser} is not known here"),
     ],
-)
+)  # fmt: skip
 def test_wave_without_a_meaning_is_refused(wave: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{wave}]\n")
@@ -219,15 +214,10 @@ OVERRIDES = [
     Override("a boolean in capitals", "RECONCILER_SUSPEND", "TRUE", "suspend", True),
     Override("a duration", "RECONCILER_PULL_REQUESTS_MAX_WAIT", "2h", "pull_requests.max_wait_s", 7200),
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
-    Override(
-        "a list of expressions",
-        "RECONCILER_PULL_REQUESTS_SCHEDULE",
-        "* 6 * * *;* 7 1,2 * *",
-        "pull_requests.schedule",
-        ("* 6 * * *", "* 7 1,2 * *"),
-    ),
+    Override("a list of expressions", "RECONCILER_PULL_REQUESTS_SCHEDULE", "* 6 * * *;* 7 1,2 * *",
+        "pull_requests.schedule", ("* 6 * * *", "* 7 1,2 * *")),
     Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "pull_requests.open_on", OpenOn.DRAFT),
-]
+]  # fmt: skip
 
 
 def test_time_zone_is_told_with_what_else_is_wrong() -> None:
@@ -315,9 +305,8 @@ WRONG = [
     Wrong("empty", "# nothing\n", 0, "0 documents", "reconciler init"),
     Wrong("two documents", HEAD + "---\n" + HEAD, 6, "2 documents"),
     Wrong("unknown field", HEAD + "spec:\n  snapshots: {}\n", 6, "Unknown field spec.snapshots", "snapshot?"),
-    Wrong(
-        "unknown nested field", HEAD + "spec:\n  snapshot:\n    age: 7d\n", 7, "spec.snapshot.age", "maxAge"
-    ),
+    Wrong("unknown nested field", HEAD + "spec:\n  snapshot:\n    age: 7d\n", 7, "spec.snapshot.age",
+        "maxAge"),
     Wrong("wrong kind", HEAD.replace("Reconciler", "Reconcile"), 2, "kind must be 'Reconciler'"),
     Wrong("another version", HEAD.replace("v1alpha1", "v1"), 1, "apiVersion must be"),
     Wrong("no name", "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\n", 1, "instance's name", "once"),
@@ -328,33 +317,15 @@ WRONG = [
     Wrong("not a duration", HEAD + "spec:\n  snapshot: {maxAge: 7x}\n", 6, "not a duration"),
     Wrong("a share above one", HEAD + "spec:\n  deletions: {share: 30}\n", 6, "must be at most 1.0, but is"),
     Wrong("a boolean for a number", HEAD + "spec:\n  deletions: {count: true}\n", 6, "must be an integer"),
-    Wrong(
-        "no such consent",
-        HEAD + "spec:\n  consents:\n    abc: why\n",
-        7,
-        "spec.consents.abc: 'abc' is not the",
-    ),
-    Wrong(
-        "a time zone",
-        HEAD + "spec:\n  pullRequests: {timezone: Europe/Berln}\n",
-        6,
-        "knows no time zone Europe/Berln",
-        "Did you mean Europe/Berlin?",
-    ),
-    Wrong(
-        "a word that is empty or another",
-        HEAD + "spec:\n  commits: {sign: pgp}\n",
-        6,
-        "spec.commits.sign must be",
-        "Known here: ssh.",
-    ),
-    Wrong(
-        "a key of a selector",
-        HEAD + "spec:\n  pullRequests:\n    reviews:\n    - selector: {k: 1}\n",
-        8,
+    Wrong("no such consent", HEAD + "spec:\n  consents:\n    abc: why\n", 7,
+        "spec.consents.abc: 'abc' is not the"),
+    Wrong("a time zone", HEAD + "spec:\n  pullRequests: {timezone: Europe/Berln}\n", 6,
+        "knows no time zone Europe/Berln", "Did you mean Europe/Berlin?"),
+    Wrong("a word that is empty or another", HEAD + "spec:\n  commits: {sign: pgp}\n", 6,
+        "spec.commits.sign must be", "Known here: ssh."),
+    Wrong("a key of a selector", HEAD + "spec:\n  pullRequests:\n    reviews:\n    - selector: {k: 1}\n", 8,
         "Unknown field spec.pullRequests.reviews[0].selector.k",
-        "Known here: matchExpressions, matchLabels.",
-    ),
+        "Known here: matchExpressions, matchLabels."),
     *(
         Wrong(f"no boolean: {text}", HEAD + f"spec:\n  suspend: {text}\n", 6, "must be true or false", hint)
         for text, hint in [
@@ -366,32 +337,18 @@ WRONG = [
         ]
     ),
     Wrong("an unknown word", HEAD + "spec:\n  unavailable: ignore\n", 6, "'fail' or 'warn'"),
-    Wrong(
-        "a secret in the file",
-        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', token: abc}\n",
-        7,
-        "Unknown field spec.credentials[0].token",
-        "tokenEnv",
-    ),
-    Wrong(
-        "a secret in place of a variable's name",
-        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: ghp-abc}\n",
-        7,
-        "name of an environment variable",
-    ),
-    Wrong(
-        "two places for one secret",
-        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: A, tokenFile: /b}\n",
-        7,
-        "exactly one of tokenEnv",
-    ),
-    Wrong(
-        "a credential for any scheme",
-        HEAD + "spec:\n  credentials:\n  - {prefix: github.com, tokenEnv: A}\n",
-        7,
-        "spec.credentials[0].prefix",
-    ),
-]
+    Wrong("a secret in the file", HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', token: abc}\n", 7,
+        "Unknown field spec.credentials[0].token", "tokenEnv"),
+    Wrong("a secret in place of a variable's name",
+        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: ghp-abc}\n", 7,
+        "name of an environment variable"),
+    Wrong("two places for one secret",
+        HEAD + "spec:\n  credentials:\n  - {prefix: 'https://h', tokenEnv: A, tokenFile: /b}\n", 7,
+        "exactly one of tokenEnv"),
+    Wrong("a credential for any scheme",
+        HEAD + "spec:\n  credentials:\n  - {prefix: github.com, tokenEnv: A}\n", 7,
+        "spec.credentials[0].prefix"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", WRONG, ids=lambda c: c.reason)

@@ -72,11 +72,8 @@ REORDERS = "its name contains a character that reorders text"
         (["A/x", "a/y"], [], f"a: {SAME}A"),
         (["A/x", "a/y"], ["A/z", "a/z"], ""),
         (["é.yaml", "e\u0301.yaml"], [], f"é.yaml: {SAME}e\u0301.yaml"),
-        (
-            ["d/.GIT/config"],
-            ["d/.GIT/config"],
-            "d/.GIT/config: some file systems take its name for Git's own",
-        ),
+        (["d/.GIT/config"], ["d/.GIT/config"],
+            "d/.GIT/config: some file systems take its name for Git's own"),
         (["a/../b"], [], "a/../b: its name is empty or stands for another directory"),
         (["/a"], [], "/a: its name is empty or stands for another directory"),
         (["a\nb"], [], "a\\x0ab: its name contains a control character"),
@@ -88,7 +85,7 @@ REORDERS = "its name contains a character that reorders text"
         (["x" * 256], ["x" * 256], ""),
         (["x" * 256], [], f"{'x' * 256}: its name is longer than 255 bytes"),
     ],
-)
+)  # fmt: skip
 def test_names_of_one_tree_are_sound_or_the_first_bad_one_is_told(
     paths: list[str], before: list[str], error: str
 ) -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutation.mutants import Function, Mutant, list_functions, list_mutants
-from tools.mutation.reach import Reach
+from tools.mutation.mutants import Mutant, list_functions, list_mutants
 from tools.mutation.report import find_gates
 from tools.mutation.sample import Equivalent, Sampler, find_stale, read_equivalents
-from tools.mutation.scores import table
 
 pytestmark = pytest.mark.slow
 
@@ -135,34 +133,6 @@ def test_only_what_a_test_notices_is_caught(tiny: Path) -> None:
     assert "-        return count <= 3" in ran.stdout
 
 
-def test_table_has_each_folder_and_seed(tiny: Path) -> None:
-    for seed in "12":
-        run_tool(
-            tiny, "--seed", seed, "--number", "9", "--minimum", "0", "--json", str(tiny / f"{seed}.json")
-        )
-
-    page = table([json.loads((tiny / f"{seed}.json").read_text()) for seed in "12"])
-
-    assert [line for line in page.splitlines() if line.startswith("|")] == [
-        "| folder | seed 1 | seed 2 | all |",
-        "|---|---|---|---|",
-        "| `limits` | 1 of 4 | 1 of 4 | 25 % |",
-        "| `loops` | 1 of 1 | 1 of 1 | 100 % |",
-        "| `tables` | 1 of 1 | 1 of 1 | 100 % |",
-        "| `all` | 3 of 6 | 3 of 6 | 50 % |",
-    ]
-
-
-def test_survivors_can_be_tried_again(tiny: Path) -> None:
-    run_tool(tiny, "--folders", "limits", "--json", str(tiny / "result.json"))
-
-    ran = run_tool(tiny, "--again", str(tiny / "result.json"), "--json", str(tiny / "again.json"))
-
-    tried = {mutant["function"] for mutant in json.loads((tiny / "again.json").read_text())["mutants"]}
-    assert ran.returncode == 1
-    assert tried == {"Limit.weak", "Limit.environment", "Limit.untested"}
-
-
 def test_function_that_runs_while_modules_are_imported_is_tried_with_the_tests_of_what_it_made(
     tiny: Path,
 ) -> None:
@@ -171,64 +141,6 @@ def test_function_that_runs_while_modules_are_imported_is_tried_with_the_tests_o
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "tables         100.0 %  1 caught" in ran.stdout
     assert "by checks/test_tables.py::test_count" in ran.stdout
-
-
-def test_score_that_is_high_enough_passes(tiny: Path) -> None:
-    assert run_tool(tiny, "--folders", "limits", "--minimum", "25").returncode == 0
-
-
-def test_tests_of_a_line_are_those_that_enter_its_block(tiny: Path) -> None:
-    run_tool(tiny, "--folders", "limits", "--number", "0")
-    (strong,) = [f for f in list_functions(tiny, "tiny") if f.name == "Limit.strong"]
-    reach = Reach(tiny, tiny / ".mutation/reach")
-
-    tests = reach.find_tests({(strong, 7)}, [tiny / "checks/test_limits.py"])
-
-    names = [test.id.partition("::")[2] for test in tests[strong, 7]]
-    assert sorted(names) == ["test_strong[2-True]", "test_strong[3-True]", "test_strong[4-False]"]
-
-
-def test_tests_of_a_new_function_are_those_of_its_module(tiny: Path) -> None:
-    run_tool(tiny, "--folders", "limits", "--number", "0")
-    new = Function("tiny/loops.py", "new", 1, 1)
-    reach = Reach(tiny, tiny / ".mutation/reach")
-
-    tests = reach.find_tests({(new, 1)}, [tiny / "checks/test_limits.py"])
-
-    assert {test.id.partition("::")[2] for test in tests[new, 1]} == {
-        "test_drain",
-        "test_that_waits",
-        "test_that_computes",
-        "test_whose_child_computes",
-    }
-
-
-def test_time_of_a_test_is_what_it_computes_not_what_it_waits(tiny: Path) -> None:
-    run_tool(tiny, "--folders", "limits", "--number", "0")
-    (drain,) = [f for f in list_functions(tiny, "tiny") if f.name == "drain"]
-    reach = Reach(tiny, tiny / ".mutation/reach")
-
-    tests = reach.find_tests({(drain, drain.last)}, [tiny / "checks/test_limits.py"])
-
-    seconds = {test.id.partition("::")[2]: test.seconds for test in tests[drain, drain.last]}
-    assert seconds["test_that_waits"] < 0.3
-    assert seconds["test_that_computes"] > 0.3
-    assert seconds["test_whose_child_computes"] > 0.3
-
-
-def test_time_of_commands_of_a_forked_server_is_counted() -> None:
-    program = """
-from tests.support.command_server import cpu_seconds_of_commands, fork_server, run_reconciler
-import reconciler.cli.main
-fork_server()
-assert cpu_seconds_of_commands() == 0
-assert run_reconciler(["--version"]).returncode == 0
-first = cpu_seconds_of_commands()
-assert first > 0
-run_reconciler(["--version"])
-assert cpu_seconds_of_commands() > first
-"""
-    subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=True)
 
 
 def test_seed_draws_the_same_mutants_whatever_else_is_there(tiny: Path) -> None:
@@ -240,13 +152,6 @@ def test_seed_draws_the_same_mutants_whatever_else_is_there(tiny: Path) -> None:
 
     assert draw(1) == first
     assert any(draw(seed) != first for seed in range(2, 6))
-
-
-def test_equivalent_is_not_drawn(tiny: Path) -> None:
-    *others, last = mutants_of(tiny, "drain")
-    sampler = Sampler(tiny, "tiny", 1, frozenset(mutant.key for mutant in others))
-
-    assert [mutant.key for mutant in sampler.sample_folder("loops", 5)] == [last.key]
 
 
 def test_equivalent_that_is_no_mutant_any_more_is_an_error(tiny: Path, tmp_path: Path) -> None:
@@ -308,26 +213,6 @@ def test_operators_make_these_mutants(tmp_path: Path, before: str, after: str) -
     (tmp_path / "tiny/example.py").write_text(f"def example(a, b):\n    {before}\n")
 
     assert any(f"+{after}" in mutant.change for mutant in mutants_of(tmp_path, "example"))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def example(a=1): ...",
-        "@cache(1)\ndef example(): ...",
-        "def example() -> 'a':\n    x: 'b'",
-        "def example():\n    raise ValueError('this is text for people')",
-        "def example():\n    '''The docstring.'''",
-    ],
-)
-def test_signatures_and_texts_have_no_mutants_of_their_own(tmp_path: Path, text: str) -> None:
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny/example.py").write_text(text + "\n")
-
-    assert [m.change for m in mutants_of(tmp_path, "example") if "None" not in m.change] == []
-    assert list_functions(tmp_path, "tiny") == [
-        Function("tiny/example.py", "example", 1, len(text.splitlines()))
-    ]
 
 
 @pytest.mark.parametrize(

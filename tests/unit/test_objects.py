@@ -5,8 +5,6 @@ import pytest
 from reconciler.names.objects import (
     File,
     Mode,
-    Signature,
-    commit_bytes,
     directory_objects,
     object_id,
     tree_id,
@@ -34,21 +32,3 @@ def test_every_directory_has_its_tree() -> None:
     inner = next(data for data in trees.values() if b" x\0" in data)
     assert inner.startswith(b"120000 l\0")
     assert b"100755 x\0" in inner
-
-
-def test_commit_lists_its_parents_in_order() -> None:
-    """The id is of `git commit-tree` with these values."""
-    one, other = Signature("A", "a@example.com", 1), Signature("B", "b@example.com", 2)
-    tree = tree_id({"f": EMPTY})
-
-    data = commit_bytes(tree, [object_id("commit", b"1"), object_id("commit", b"2")], one, other, "Message\n")
-
-    assert data.decode().splitlines() == [
-        f"tree {tree}",
-        f"parent {object_id('commit', b'1')}",
-        f"parent {object_id('commit', b'2')}",
-        "author A <a@example.com> 1 +0000",
-        "committer B <b@example.com> 2 +0000",
-        "",
-        "Message",
-    ]

@@ -50,29 +50,19 @@ KEY = 'key: Invalid value: "a b": must be a label key'
     ("wrong", "message", "field"),
     [
         (LabelSelector(match_labels={"a b": "x"}), KEY, ("matchLabels", "a b")),
-        (
-            selector(term("Near", "a")),
-            '"Near" is not a valid label selector operator',
-            ("matchExpressions", 0, "operator"),
-        ),
-        (
-            selector(term("In")),
+        (selector(term("Near", "a")), '"Near" is not a valid label selector operator',
+            ("matchExpressions", 0, "operator")),
+        (selector(term("In")),
             "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
-            ("matchExpressions", 0, "values"),
-        ),
-        (
-            selector(term("Exists", "a")),
+            ("matchExpressions", 0, "values")),
+        (selector(term("Exists", "a")),
             'values: Invalid value: ["a"]: values set must be empty for exists and does not exist',
-            ("matchExpressions", 0, "values"),
-        ),
+            ("matchExpressions", 0, "values")),
         (selector(term("Exists", key="a b")), KEY, ("matchExpressions", 0, "key")),
-        (
-            selector(tier="a b"),
-            'values: Invalid value: "a b": must be a label value',
-            ("matchLabels", "tier"),
-        ),
+        (selector(tier="a b"), 'values: Invalid value: "a b": must be a label value',
+            ("matchLabels", "tier")),
     ],
-)
+)  # fmt: skip
 def test_invalid_selector_is_refused_as_in_kubernetes(
     wrong: LabelSelector, message: str, field: tuple[str | int, ...]
 ) -> None:

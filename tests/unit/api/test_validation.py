@@ -25,96 +25,32 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case(
-        "a misspelt field names its neighbour",
-        {"upstreem": {"repo": "r"}},
-        FieldError(
-            ("spec", "upstreem"),
-            Reason.UNKNOWN_FIELD,
-            "Unknown field spec.upstreem",
-            "Did you mean upstream?",
-            of_key=True,
-            meant="upstream",
-        ),
-    ),
-    Case(
-        "a field in the wrong case is unknown, and found",
-        {"upstream": {"workspacename": "w"}},
-        FieldError(
-            ("spec", "upstream", "workspacename"),
-            Reason.UNKNOWN_FIELD,
-            "Unknown field spec.upstream.workspacename",
-            "Did you mean workspaceName?",
-            of_key=True,
-            meant="workspaceName",
-        ),
-    ),
-    Case(
-        "Python's spelling is not one of the manifest's",
-        {"adoption_policy": "adoptNone"},
-        FieldError(
-            ("spec", "adoption_policy"),
-            Reason.UNKNOWN_FIELD,
-            "Unknown field spec.adoption_policy",
-            "Did you mean adoptionPolicy?",
-            of_key=True,
-            meant="adoptionPolicy",
-        ),
-    ),
-    Case(
-        "a boolean where a text belongs is to be quoted",
-        {"packageContext": {"data": {"on": True}}},
-        FieldError(
-            ("spec", "packageContext", "data", "on"),
-            Reason.INVALID_MANIFEST,
-            "spec.packageContext.data.on must be a string, but is the boolean true",
-            "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.",
-        ),
-    ),
-    Case(
-        "an item of a list is named by its index",
-        {"injectors": [{"name": "a"}, {"nam": "b"}]},
-        FieldError(
-            ("spec", "injectors", 1, "nam"),
-            Reason.UNKNOWN_FIELD,
-            "Unknown field spec.injectors[1].nam",
-            "Did you mean name?",
-            of_key=True,
-            meant="name",
-        ),
-    ),
-    Case(
-        "a mapping where a list belongs",
-        {"injectors": {"name": "a"}},
-        FieldError(
-            ("spec", "injectors"),
-            Reason.INVALID_MANIFEST,
-            "spec.injectors must be a list, but is a mapping",
-            "Start each item with a dash.",
-        ),
-    ),
-    Case(
-        "an empty spec is not a spec",
-        None,
-        FieldError(
-            ("spec",),
-            Reason.INVALID_MANIFEST,
-            "spec must be a mapping, but is empty",
-            "Give it a value, or remove the field.",
-        ),
-    ),
-    Case(
-        "what is nothing like a field lists what there is",
-        {"downstream": {"zzz": 1}},
-        FieldError(
-            ("spec", "downstream", "zzz"),
-            Reason.UNKNOWN_FIELD,
-            "Unknown field spec.downstream.zzz",
-            "Known here: package, repo.",
-            of_key=True,
-        ),
-    ),
-]
+    Case("a misspelt field names its neighbour", {"upstreem": {"repo": "r"}},
+        FieldError(("spec", "upstreem"), Reason.UNKNOWN_FIELD, "Unknown field spec.upstreem",
+        "Did you mean upstream?", of_key=True, meant="upstream")),
+    Case("a field in the wrong case is unknown, and found", {"upstream": {"workspacename": "w"}},
+        FieldError(("spec", "upstream", "workspacename"), Reason.UNKNOWN_FIELD,
+        "Unknown field spec.upstream.workspacename", "Did you mean workspaceName?", of_key=True,
+        meant="workspaceName")),
+    Case("Python's spelling is not one of the manifest's", {"adoption_policy": "adoptNone"},
+        FieldError(("spec", "adoption_policy"), Reason.UNKNOWN_FIELD, "Unknown field spec.adoption_policy",
+        "Did you mean adoptionPolicy?", of_key=True, meant="adoptionPolicy")),
+    Case("a boolean where a text belongs is to be quoted", {"packageContext": {"data": {"on": True}}},
+        FieldError(("spec", "packageContext", "data", "on"), Reason.INVALID_MANIFEST,
+        "spec.packageContext.data.on must be a string, but is the boolean true",
+        "Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.")),
+    Case("an item of a list is named by its index", {"injectors": [{"name": "a"}, {"nam": "b"}]},
+        FieldError(("spec", "injectors", 1, "nam"), Reason.UNKNOWN_FIELD,
+        "Unknown field spec.injectors[1].nam", "Did you mean name?", of_key=True, meant="name")),
+    Case("a mapping where a list belongs", {"injectors": {"name": "a"}}, FieldError(("spec", "injectors"),
+        Reason.INVALID_MANIFEST, "spec.injectors must be a list, but is a mapping",
+        "Start each item with a dash.")),
+    Case("an empty spec is not a spec", None, FieldError(("spec",), Reason.INVALID_MANIFEST,
+        "spec must be a mapping, but is empty", "Give it a value, or remove the field.")),
+    Case("what is nothing like a field lists what there is", {"downstream": {"zzz": 1}},
+        FieldError(("spec", "downstream", "zzz"), Reason.UNKNOWN_FIELD, "Unknown field spec.downstream.zzz",
+        "Known here: package, repo.", of_key=True)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.reason)

@@ -251,50 +251,22 @@ UNREAD = Problem(
     Location("repositories.yaml", 3), Reason.REPOSITORY_UNAVAILABLE, "Connection refused", "Wait"
 )
 STALLS = [
-    Stall(
-        "the upstream does not exist",
-        world(
-            package_set(
-                spec={
-                    "upstream": {"repo": "blueprints", "package": "app", "revision": 9},
-                    "targets": [{"repositories": [{"name": "edge"}]}],
-                }
-            )
-        ),
-        "UpstreamNotFound",
-        Reason.UPSTREAM_NOT_FOUND,
-        "could not find upstream package revision 'app/9' in repo 'blueprints'",
-    ),
-    Stall(
-        "the upstream repository cannot be read",
-        single_set(
-            {"repositories": [{"name": "edge"}]}, views=(replace(blueprints(), packages={}, problem=UNREAD),)
-        ),
-        "UnexpectedError",
-        Reason.REPOSITORY_UNAVAILABLE,
-        "Repository default/blueprints could not be read: Connection refused",
-    ),
-    Stall(
-        "there is no snapshot",
-        single_set(select(BY_NAME)),
-        "NoMatchingTargets",
-        Reason.NO_MATCHING_TARGETS,
-        'no matches for kind "Cluster" in version "example.dev/v1"',
-    ),
-    Stall(
-        "the kind is not served",
+    Stall("the upstream does not exist", world(package_set(spec={"upstream": {"repo": "blueprints",
+        "package": "app", "revision": 9}, "targets": [{"repositories": [{"name": "edge"}]}]})),
+        "UpstreamNotFound", Reason.UPSTREAM_NOT_FOUND,
+        "could not find upstream package revision 'app/9' in repo 'blueprints'"),
+    Stall("the upstream repository cannot be read", single_set({"repositories": [{"name": "edge"}]},
+        views=(replace(blueprints(), packages={}, problem=UNREAD),)), "UnexpectedError",
+        Reason.REPOSITORY_UNAVAILABLE, "Repository default/blueprints could not be read: Connection refused"),
+    Stall("there is no snapshot", single_set(select(BY_NAME)), "NoMatchingTargets",
+        Reason.NO_MATCHING_TARGETS, 'no matches for kind "Cluster" in version "example.dev/v1"'),
+    Stall("the kind is not served",
         single_set(select(BY_NAME), snapshot=snapshot(complete=False, served=frozenset({("v1", "Pod")}))),
-        "NoMatchingTargets",
-        Reason.NO_MATCHING_TARGETS,
-        'no matches for kind "Cluster" in version "example.dev/v1"',
-    ),
-    Stall(
-        "nothing is known of the kind",
-        single_set(select(BY_NAME), snapshot=snapshot(complete=False)),
-        "NoMatchingTargets",
-        Reason.NO_MATCHING_TARGETS,
-        'no matches for kind "Cluster" in version "example.dev/v1"',
-    ),
+        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS,
+        'no matches for kind "Cluster" in version "example.dev/v1"'),
+    Stall("nothing is known of the kind", single_set(select(BY_NAME), snapshot=snapshot(complete=False)),
+        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS,
+        'no matches for kind "Cluster" in version "example.dev/v1"'),
     Stall(
         "an expression fails on one object",
         single_set(
@@ -305,49 +277,25 @@ STALLS = [
         Reason.INVALID_EXPRESSION,
         "target default/d (snapshot/clusters.yaml:40): template.labelExprs[0].valueExpr: no such key: region",
     ),
-    Stall(
-        "the repository of an object is not registered",
-        single_set(select({}), snapshot=snapshot(cluster("nowhere", line=7))),
-        "UnexpectedError",
+    Stall("the repository of an object is not registered",
+        single_set(select({}), snapshot=snapshot(cluster("nowhere", line=7))), "UnexpectedError",
         Reason.REPOSITORY_NOT_FOUND,
-        'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded',
-    ),
-    Stall(
-        "the name of a variant is no object name",
-        single_set({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}),
-        "ValidationError",
+        'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded'),
+    Stall("the name of a variant is no object name",
+        single_set({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}), "ValidationError",
         Reason.INVALID_NAME,
-        'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name',
-    ),
-    Stall(
-        "an expression gives an empty package",
+        'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name'),
+    Stall("an expression gives an empty package",
         single_set({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
-        "ValidationError",
-        Reason.VALIDATION_ERROR,
-        "target edge/app: the variant is invalid: missing required field spec.downstream.package",
-    ),
-    Stall(
-        "there are too many targets",
-        single_set(
-            select(BY_NAME), snapshot=snapshot(*THREE), policy=Policy(limits=Limits(targets_per_set=2))
-        ),
-        "ValidationError",
-        Reason.VALIDATION_ERROR,
-        "the set has 3 targets, more than 2",
-    ),
-    Stall(
-        "an extension is unknown",
-        world(
-            package_set(
-                targets=[{"repositories": [{"name": "edge"}]}],
-                annotations={"reconciler.dev/cel-extensions": "math"},
-            )
-        ),
-        "ValidationError",
-        Reason.VALIDATION_ERROR,
-        "unknown CEL extension: math",
-    ),
-]
+        "ValidationError", Reason.VALIDATION_ERROR,
+        "target edge/app: the variant is invalid: missing required field spec.downstream.package"),
+    Stall("there are too many targets", single_set(select(BY_NAME), snapshot=snapshot(*THREE),
+        policy=Policy(limits=Limits(targets_per_set=2))), "ValidationError", Reason.VALIDATION_ERROR,
+        "the set has 3 targets, more than 2"),
+    Stall("an extension is unknown", world(package_set(targets=[{"repositories": [{"name": "edge"}]}],
+        annotations={"reconciler.dev/cel-extensions": "math"})), "ValidationError", Reason.VALIDATION_ERROR,
+        "unknown CEL extension: math"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
@@ -384,10 +332,7 @@ NOT_SERVED = (
 IMPORT = "import one with `reconciler snapshot import"
 FIRST = ("spec", "targets", 0)
 PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
-    "the upstream does not exist": (
-        ("spec", "upstream"),
-        "Ask for one that is published: v1, v2.",
-    ),
+    "the upstream does not exist": (("spec", "upstream"), "Ask for one that is published: v1, v2."),
     "the upstream repository cannot be read": (("spec", "upstream", "repo"), "Wait"),
     "there is no snapshot": (
         (*FIRST, "objectSelector"),
@@ -395,31 +340,19 @@ PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
     ),
     "the kind is not served": ((*FIRST, "objectSelector"), NOT_SERVED),
     "nothing is known of the kind": ((*FIRST, "objectSelector"), NOT_SERVED),
-    "an expression fails on one object": (
-        (*FIRST, "template", "labelExprs", 0, "valueExpr"),
-        "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'.",
-    ),
-    "the repository of an object is not registered": (
-        FIRST,
-        "Register it as a Repository object in the set's namespace.",
-    ),
-    "the name of a variant is no object name": (
-        FIRST,
-        (
-            "Use lower-case letters, digits, - and . only, and no / in the package name. "
-            "A set names another package in template.downstream.package."
-        ),
-    ),
+    "an expression fails on one object": ((*FIRST, "template", "labelExprs", 0, "valueExpr"),
+        "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."),
+    "the repository of an object is not registered": (FIRST,
+        "Register it as a Repository object in the set's namespace."),
+    "the name of a variant is no object name": (FIRST,
+        ("Use lower-case letters, digits, - and . only, and no / in the package name. "
+        "A set names another package in template.downstream.package.")),
     "an expression gives an empty package": (FIRST, "Add the field."),
-    "there are too many targets": (
-        ("spec", "targets"),
-        "Correct spec.targets; docs/package-variant-sets.md describes it.",
-    ),
-    "an extension is unknown": (
-        ("metadata", "annotations", "reconciler.dev/cel-extensions"),
-        "Known: strings.",
-    ),
-}
+    "there are too many targets": (("spec", "targets"),
+        "Correct spec.targets; docs/package-variant-sets.md describes it."),
+    "an extension is unknown": (("metadata", "annotations", "reconciler.dev/cel-extensions"),
+        "Known: strings."),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
@@ -581,58 +514,34 @@ class Collision(NamedTuple):
 
 EDGE = {"repositories": [{"name": "edge", "packageNames": ["mine"]}]}
 COLLISIONS = [
-    Collision(
-        "two targets of one set",
-        world(package_set(targets=[EDGE, EDGE])),
-        Reason.DUPLICATE_DOWNSTREAM,
-        {"fleet"},
+    Collision("two targets of one set", world(package_set(targets=[EDGE, EDGE])),
+        Reason.DUPLICATE_DOWNSTREAM, {"fleet"},
         "PackageVariantSet default/fleet (sets.yaml:1) and PackageVariantSet default/fleet (sets.yaml:1)"
-        " have one downstream: package mine in repository edge",
-    ),
-    Collision(
-        "two objects of one set",
-        single_set(
-            select({"downstream": {"repo": "edge", "package": "same"}}), snapshot=snapshot(*THREE[:2])
-        ),
-        Reason.DUPLICATE_DOWNSTREAM,
-        {"fleet"},
+        " have one downstream: package mine in repository edge"),
+    Collision("two objects of one set",
+        single_set(select({"downstream": {"repo": "edge", "package": "same"}}),
+        snapshot=snapshot(*THREE[:2])), Reason.DUPLICATE_DOWNSTREAM, {"fleet"},
         "PackageVariantSet default/fleet (sets.yaml:1, target default/a (snapshot/clusters.yaml:1)) and "
         "PackageVariantSet default/fleet (sets.yaml:1, target default/b (snapshot/clusters.yaml:1))"
-        " have one downstream: package same in repository edge",
-    ),
-    Collision(
-        "a set and a variant",
-        world(package_set(targets=[EDGE]), variant()),
-        Reason.DUPLICATE_DOWNSTREAM,
-        {"fleet", "mine"},
+        " have one downstream: package same in repository edge"),
+    Collision("a set and a variant", world(package_set(targets=[EDGE]), variant()),
+        Reason.DUPLICATE_DOWNSTREAM, {"fleet", "mine"},
         "PackageVariant default/mine (variants.yaml:1) and PackageVariantSet default/fleet (sets.yaml:1)"
-        " have one downstream: package mine in repository edge",
-    ),
-    Collision(
-        "two variants by two views of one place",
-        world(
-            variant("a", downstream={"repo": "edge", "package": "x/y"}),
-            variant("b", downstream={"repo": "edge-x", "package": "y"}),
-            views=(blueprints(), repository("edge"), repository("edge-x", url="host/edge", directory="x")),
-        ),
-        Reason.DUPLICATE_DOWNSTREAM,
-        {"a", "b"},
+        " have one downstream: package mine in repository edge"),
+    Collision("two variants by two views of one place",
+        world(variant("a", downstream={"repo": "edge", "package": "x/y"}),
+        variant("b", downstream={"repo": "edge-x", "package": "y"}),
+        views=(blueprints(), repository("edge"), repository("edge-x", url="host/edge", directory="x"))),
+        Reason.DUPLICATE_DOWNSTREAM, {"a", "b"},
         "PackageVariant default/a (variants.yaml:1) and PackageVariant default/b (variants.yaml:1)"
-        " have one downstream: package x/y in repository edge",
-    ),
-    Collision(
-        "two sets whose parts give one name",
-        world(
-            package_set("a", targets=[{"repositories": [{"name": "b-c", "packageNames": ["d"]}]}]),
-            package_set("a-b", targets=[{"repositories": [{"name": "c", "packageNames": ["d"]}]}]),
-            views=(blueprints(), repository("b-c"), repository("c")),
-        ),
-        Reason.AMBIGUOUS_IDENTIFIER,
-        {"a", "a-b"},
+        " have one downstream: package x/y in repository edge"),
+    Collision("two sets whose parts give one name",
+        world(package_set("a", targets=[{"repositories": [{"name": "b-c", "packageNames": ["d"]}]}]),
+        package_set("a-b", targets=[{"repositories": [{"name": "c", "packageNames": ["d"]}]}]),
+        views=(blueprints(), repository("b-c"), repository("c"))), Reason.AMBIGUOUS_IDENTIFIER, {"a", "a-b"},
         "PackageVariantSet default/a (sets.yaml:1) and PackageVariantSet default/a-b (sets.yaml:1)"
-        " give one name to different variants: a-b-c-d is d in b-c and d in c",
-    ),
-]
+        " give one name to different variants: a-b-c-d is d in b-c and d in c"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", COLLISIONS, ids=lambda c: c.reason)

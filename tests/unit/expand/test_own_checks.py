@@ -17,17 +17,13 @@ AT_BOTH_ENDS = "letters, digits, '-', '_' and '.', and a letter or digit at both
         ("labels", "contact", "a@b", f"the value 'a@b' is not at most 63 {AT_BOTH_ENDS}"),
         ("labels", "-team", "a", f"the name '-team' is not 1 to 63 {AT_BOTH_ENDS}"),
         ("labels", LONG, "a", f"the name '{LONG}' is not 1 to 63 {AT_BOTH_ENDS}"),
-        (
-            "labels",
-            "A.io/team",
-            "a",
-            "the prefix 'A.io' is not a DNS name of at most 253 lower-case characters",
-        ),
+        ("labels", "A.io/team", "a",
+            "the prefix 'A.io' is not a DNS name of at most 253 lower-case characters"),
         ("annotations", "a b", "any text", f"the name 'a b' is not 1 to 63 {AT_BOTH_ENDS}"),
         ("annotations", "acme.example/a", LONG, ""),
         ("labels", "acme.example/a", "", ""),
     ],
-)
+)  # fmt: skip
 def test_labels_that_kubernetes_refuses_are_refused(field: str, key: str, value: str, why: str) -> None:
     found = list(check_labels(("spec",), PackageVariantSpec.model_validate({field: {key: value}})))
 

@@ -28,28 +28,19 @@ CASES = [
     Case("two documents", b"a: 1\n---\nb: 2\n", [("", "a: 1\n", "data"), ("---\n", "b: 2\n", "data")]),
     Case("a marker first", b"---\na: 1\n", [("---\n", "a: 1\n", "data")]),
     Case("a marker last", b"a: 1\n---", [("", "a: 1\n", "data"), ("---", "", "empty")]),
-    Case(
-        "a marker with a comment",
-        b"--- # x\na: 1\n--- \t\r\nb: 2",
-        [("--- # x\n", "a: 1\n", "data"), ("--- \t\r\n", "b: 2", "data")],
-    ),
+    Case("a marker with a comment", b"--- # x\na: 1\n--- \t\r\nb: 2",
+        [("--- # x\n", "a: 1\n", "data"), ("--- \t\r\n", "b: 2", "data")]),
     Case("content on the marker's line", b"--- {a: 1}\n", [("", "--- {a: 1}\n", "data")]),
     Case("what only looks like a marker", b"a: |\n  ---\n  x\n", [("", "a: |\n  ---\n  x\n", "data")]),
     Case("a text that starts with dashes", b"---a\n", [("", "---a\n", "data")]),
     Case("comments only", b"# c\n---\n", [("", "# c\n", "empty"), ("---\n", "", "empty")]),
-    Case(
-        "directives",
-        b"%YAML 1.1\n---\na: 1\n...\n---\nb: 1\n",
-        [("", "%YAML 1.1\n---\na: 1\n...\n", "data"), ("---\n", "b: 1\n", "data")],
-    ),
-    Case(
-        "a byte order mark",
-        b"\xef\xbb\xbfa: 1\r\n---\r\nb: 2",
-        [("", "a: 1\r\n", "data"), ("---\r\n", "b: 2", "data")],
-    ),
+    Case("directives", b"%YAML 1.1\n---\na: 1\n...\n---\nb: 1\n",
+        [("", "%YAML 1.1\n---\na: 1\n...\n", "data"), ("---\n", "b: 1\n", "data")]),
+    Case("a byte order mark", b"\xef\xbb\xbfa: 1\r\n---\r\nb: 2",
+        [("", "a: 1\r\n", "data"), ("---\r\n", "b: 2", "data")]),
     Case("UTF-16", "a: é\n".encode("utf-16"), [("", "a: é\n", "data")]),
     Case("nothing", b"", [("", "", "empty")]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.reason)
@@ -85,29 +76,18 @@ KINDS = [
     ("an object", "apiVersion: v1\nkind: X\nmetadata: {name: a, namespace: b}\n", "f.yaml", DocumentKind.KRM),
     ("no name", "apiVersion: v1\nkind: X\nmetadata: {generateName: a}\n", "f.yaml", DocumentKind.DATA),
     ("no kind", "apiVersion: v1\nmetadata: {name: a}\n", "f.yaml", DocumentKind.DATA),
-    (
-        "a name that is no string",
-        "apiVersion: v1\nkind: X\nmetadata: {name: 1}\n",
-        "f.yaml",
-        DocumentKind.DATA,
-    ),
+    ("a name that is no string", "apiVersion: v1\nkind: X\nmetadata: {name: 1}\n", "f.yaml",
+        DocumentKind.DATA),
     ("a kustomization by its file", "resources: []\n", "d/e/kustomization.yaml", DocumentKind.KUSTOMIZE),
     ("a kustomization by its kind", "kind: Kustomization\n", "f.yaml", DocumentKind.KUSTOMIZE),
-    (
-        "a kustomization by its group",
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n",
-        "f.yaml",
-        DocumentKind.KUSTOMIZE,
-    ),
-    (
-        "an object of Flux in a file of that name",
+    ("a kustomization by its group", "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Component\n",
+        "f.yaml", DocumentKind.KUSTOMIZE),
+    ("an object of Flux in a file of that name",
         "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\n",
-        "kustomization.yaml",
-        DocumentKind.KRM,
-    ),
+        "kustomization.yaml", DocumentKind.KRM),
     ("a list", "- a\n", "f.yaml", DocumentKind.DATA),
     ("a scalar", "a\n", "f.yaml", DocumentKind.DATA),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reason", "text", "path", "kind"), KINDS, ids=[case[0] for case in KINDS])

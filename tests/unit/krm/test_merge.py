@@ -38,53 +38,22 @@ LABELLED = "metadata:\n  labels:\n    helm.sh/chart: web-{}\n    app: web\nspec:
 CHECKED = "{}: {{metadata: {{annotations: {{checksum/config: {}, x: {}}}}}}}\nz: {}\n"
 
 VERSIONED = [
-    Case(
-        "different lines of a text",
-        TEXT.format(1),
-        TEXT.replace("a: 1", "a: 2").format(1),
+    Case("different lines of a text", TEXT.format(1), TEXT.replace("a: 1", "a: 2").format(1),
         TEXT.replace("    d: 1\n", "    d: 1\n    e: 1\n").format(2),
-        TEXT.replace("a: 1", "a: 2").replace("    d: 1\n", "    d: 1\n    e: 1\n").format(2),
-    ),
-    Case(
-        "one line of a text",
-        TEXT.format(1),
-        TEXT.replace("a: 1", "a: 2").format(1),
-        TEXT.replace("a: 1", "a: 3").format(2),
-        TEXT.replace("a: 1", "a: 3").format(2),
-        ("data.f",),
-    ),
+        TEXT.replace("a: 1", "a: 2").replace("    d: 1\n", "    d: 1\n    e: 1\n").format(2)),
+    Case("one line of a text", TEXT.format(1), TEXT.replace("a: 1", "a: 2").format(1),
+        TEXT.replace("a: 1", "a: 3").format(2), TEXT.replace("a: 1", "a: 3").format(2), ("data.f",)),
     Case("one line is no text", "a: x y\n", "a: z y\n", "a: x z\n", "a: x z\n", ("a",)),
-    Case(
-        "a version that a person removed",
-        LABELLED.format(1, 1),
-        LABELLED.format(2, 1),
-        "metadata:\n  labels:\n    app: web\nspec: 1\n",
-        "metadata:\n  labels:\n    app: web\nspec: 1\n",
-    ),
-    Case(
-        "a part that a person removed, of which a checksum changed",
-        CHECKED.format("a", 1, 1, 1),
-        CHECKED.format("a", 2, 1, 1),
-        "z: 2\n",
-        "z: 2\n",
-    ),
-    Case(
-        "a part that a person removed, of which more changed",
-        CHECKED.format("a", 1, 1, 1),
-        CHECKED.format("a", 2, 2, 1),
-        "z: 2\n",
-        "z: 2\n",
-        ("a.metadata.annotations.x",),
-    ),
-    Case(
-        "what a person changed of it, and a chart removed",
-        CHECKED.format("a", 1, 1, 1),
-        "z: 1\n",
-        CHECKED.format("a", 3, 1, 1),
-        "a: {metadata: {annotations: {checksum/config: 3}}}\nz: 1\n",
-        ("a.metadata.annotations.checksum/config",),
-    ),
-]
+    Case("a version that a person removed", LABELLED.format(1, 1), LABELLED.format(2, 1),
+        "metadata:\n  labels:\n    app: web\nspec: 1\n", "metadata:\n  labels:\n    app: web\nspec: 1\n"),
+    Case("a part that a person removed, of which a checksum changed", CHECKED.format("a", 1, 1, 1),
+        CHECKED.format("a", 2, 1, 1), "z: 2\n", "z: 2\n"),
+    Case("a part that a person removed, of which more changed", CHECKED.format("a", 1, 1, 1),
+        CHECKED.format("a", 2, 2, 1), "z: 2\n", "z: 2\n", ("a.metadata.annotations.x",)),
+    Case("what a person changed of it, and a chart removed", CHECKED.format("a", 1, 1, 1), "z: 1\n",
+        CHECKED.format("a", 3, 1, 1), "a: {metadata: {annotations: {checksum/config: 3}}}\nz: 1\n",
+        ("a.metadata.annotations.checksum/config",)),
+]  # fmt: skip
 
 VALUES = [
     Case("changes of both sides are kept", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "a: 1\nb: 3\n", "a: 2\nb: 3\n"),
@@ -93,31 +62,15 @@ VALUES = [
     Case("deleted upstream, untouched here", "a: 1\nb: 1\n", "b: 1\n", "a: 1\nb: 2\n", "b: 2\n"),
     Case("deleted upstream, changed here", "a: 1\nb: 1\n", "b: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 1\n", ("a",)),
     Case("deleted here, changed upstream", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "b: 1\n", "b: 1\n", ("a",)),
-    Case(
-        "a quoted value keeps local's quotes",
-        "a: 'x'\nb: 1\n",
-        "a: 'y'\nb: 1\n",
-        'a: "x"\nb: 2\n',
-        'a: "y"\nb: 2\n',
-    ),
-    Case(
-        "null is a value",
-        "a: 1\nn: null\nb: 1\n",
-        "a: null\nn: null\nb: 1\n",
-        "a: 1\nn: null\nb: 2\n",
-        "a: null\nn: null\nb: 2\n",
-    ),
+    Case("a quoted value keeps local's quotes", "a: 'x'\nb: 1\n", "a: 'y'\nb: 1\n", 'a: "x"\nb: 2\n',
+        'a: "y"\nb: 2\n'),
+    Case("null is a value", "a: 1\nn: null\nb: 1\n", "a: null\nn: null\nb: 1\n", "a: 1\nn: null\nb: 2\n",
+        "a: null\nn: null\nb: 2\n"),
     Case("a new type is taken", "a: 1\nb: 1\n", "a:\n  x: 1\nb: 1\n", "a: 1\nb: 2\n", "a:\n  x: 1\nb: 2\n"),
     Case("a list without keys is one value", "l: [1]\n", "l: [2]\n", "l: [3]\n", "l: [3]\n", ("l",)),
-    Case(
-        "a dotted key is quoted in its path",
-        "x:\n  a.b: 1\n",
-        "x:\n  a.b: 2\n",
-        "x:\n  a.b: 3\n",
-        "x:\n  a.b: 3\n",
-        ('x."a.b"',),
-    ),
-]
+    Case("a dotted key is quoted in its path", "x:\n  a.b: 1\n", "x:\n  a.b: 2\n", "x:\n  a.b: 3\n",
+        "x:\n  a.b: 3\n", ('x."a.b"',)),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [*VALUES, *VERSIONED], ids=lambda case: case.reason)
@@ -132,56 +85,36 @@ def test_policy_chooses_upstream() -> None:
 
 
 ELEMENTS = [
-    Case(
-        "a container that both sides changed",
-        "containers:\n- name: a\n  image: a:1",
-        "containers:\n- name: a\n  image: a:2",
-        "containers:\n- name: a\n  image: a:1\n  tty: true",
-        "containers:\n- name: a\n  image: a:2\n  tty: true",
-    ),
-    Case(
-        "deleted upstream, changed here: it stays whole",
-        "containers:\n- name: a\n  image: a\n- name: s\n  image: s",
-        "containers:\n- name: a\n  image: a",
+    Case("a container that both sides changed", "containers:\n- name: a\n  image: a:1",
+        "containers:\n- name: a\n  image: a:2", "containers:\n- name: a\n  image: a:1\n  tty: true",
+        "containers:\n- name: a\n  image: a:2\n  tty: true"),
+    Case("deleted upstream, changed here: it stays whole",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s", "containers:\n- name: a\n  image: a",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
-        ("spec.template.spec.containers[name=s]",),
-    ),
-    Case(
-        "deleted here, changed upstream: it stays away",
+        ("spec.template.spec.containers[name=s]",)),
+    Case("deleted here, changed upstream: it stays away",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s:1",
-        "containers:\n- name: a\n  image: a\n- name: s\n  image: s:2",
-        "containers:\n- name: a\n  image: a",
-        "containers:\n- name: a\n  image: a",
-        ("spec.template.spec.containers[name=s]",),
-    ),
-    Case(
-        "value becomes valueFrom upstream, changed here: never both",
+        "containers:\n- name: a\n  image: a\n- name: s\n  image: s:2", "containers:\n- name: a\n  image: a",
+        "containers:\n- name: a\n  image: a", ("spec.template.spec.containers[name=s]",)),
+    Case("value becomes valueFrom upstream, changed here: never both",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: x",
         "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: a.b}",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: mine",
-        (
-            "spec.template.spec.containers[name=a].env[name=E].value",
-            "spec.template.spec.containers[name=a].env[name=E].valueFrom",
-        ),
-    ),
-    Case(
-        "an element without its first merge key is found by the others",
+        ("spec.template.spec.containers[name=a].env[name=E].value",
+        "spec.template.spec.containers[name=a].env[name=E].valueFrom")),
+    Case("an element without its first merge key is found by the others",
         "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 1",
         "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 2",
         "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 1\n  - containerPort: 80",
-        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 2\n  - containerPort: 80",
-    ),
-    Case(
-        "a list with one key twice is one value",
+        "containers:\n- name: a\n  ports:\n  - protocol: UDP\n    hostPort: 2\n  - containerPort: 80"),
+    Case("a list with one key twice is one value",
         "containers:\n- name: a\n  image: a\n- name: a\n  image: b",
         "containers:\n- name: a\n  image: a2\n- name: a\n  image: b2",
         "containers:\n- name: a\n  image: a\n- name: a\n  image: mine",
-        "containers:\n- name: a\n  image: a\n- name: a\n  image: mine",
-        ("spec.template.spec.containers",),
-    ),
-]
+        "containers:\n- name: a\n  image: a\n- name: a\n  image: mine", ("spec.template.spec.containers",)),
+]  # fmt: skip
 
 
 def env(names: str) -> str:
@@ -226,51 +159,21 @@ def test_field_deleted_by_local_stays_deleted() -> None:
 @pytest.mark.parametrize(
     ("reason", "base", "upstream", "local", "want"),
     [
-        (
-            "local's comment stays beside upstream's value",
-            "a: 1\n",
-            "a: 2\n",
-            "a: 1 # mine\n",
-            "a: 2 # mine\n",
-        ),
-        (
-            "a setter comment arrives at a changed value",
-            "a: 1\n",
-            "a: 1 # kpt-set: ${a}\n",
-            "a: 5\n",
-            "a: 5 # kpt-set: ${a}\n",
-        ),
+        ("local's comment stays beside upstream's value", "a: 1\n", "a: 2\n", "a: 1 # mine\n",
+            "a: 2 # mine\n"),
+        ("a setter comment arrives at a changed value", "a: 1\n", "a: 1 # kpt-set: ${a}\n", "a: 5\n",
+            "a: 5 # kpt-set: ${a}\n"),
         ("a comment that local changed stays", "a: 1 # x\n", "a: 2 # y\n", "a: 1 # mine\n", "a: 2 # mine\n"),
-        (
-            "head comments too",
-            "# x\na: 1\nb: 1\n",
-            "# y\na: 1\nb: 1\n",
-            "# x\na: 1\nb: 2\n",
-            "# y\na: 1\nb: 2\n",
-        ),
-        (
-            "a new field brings its comments",
-            "b: 1\n",
-            "b: 1\n# head\nn:\n  x: 1 # line\n",
-            "b: 2\n",
-            "b: 2\n# head\nn:\n  x: 1 # line\n",
-        ),
-        (
-            "the comment below the fields stays below a new one",
-            "a: 1\nb: 1\n# end\n",
-            "a: 1\nb: 1\nc: 1\n# end\n",
-            "a: 2\nb: 1\n# end\n",
-            "a: 2\nb: 1\nc: 1\n# end\n",
-        ),
-        (
-            "a comment that another field has is not doubled",
-            "a: 1\n# end\n\nd: 1\n",
-            "a: 1\nb: 1\n# end\n\nd: 1\n",
-            "a: 1\n# end\n\nd: 2\n",
-            "a: 1\nb: 1\n# end\n\nd: 2\n",
-        ),
+        ("head comments too", "# x\na: 1\nb: 1\n", "# y\na: 1\nb: 1\n", "# x\na: 1\nb: 2\n",
+            "# y\na: 1\nb: 2\n"),
+        ("a new field brings its comments", "b: 1\n", "b: 1\n# head\nn:\n  x: 1 # line\n", "b: 2\n",
+            "b: 2\n# head\nn:\n  x: 1 # line\n"),
+        ("the comment below the fields stays below a new one", "a: 1\nb: 1\n# end\n",
+            "a: 1\nb: 1\nc: 1\n# end\n", "a: 2\nb: 1\n# end\n", "a: 2\nb: 1\nc: 1\n# end\n"),
+        ("a comment that another field has is not doubled", "a: 1\n# end\n\nd: 1\n",
+            "a: 1\nb: 1\n# end\n\nd: 1\n", "a: 1\n# end\n\nd: 2\n", "a: 1\nb: 1\n# end\n\nd: 2\n"),
     ],
-)
+)  # fmt: skip
 def test_comments_merge_independently_of_values(
     reason: str, base: str, upstream: str, local: str, want: str
 ) -> None:

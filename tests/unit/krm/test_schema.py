@@ -34,26 +34,16 @@ def keys(shape: Shape | None, *path: str) -> tuple[str, ...] | None:
     ("reason", "version", "kind", "path", "want"),
     [
         ("containers by name", "apps/v1", "Deployment", (*POD, "containers"), ("name",)),
-        (
-            "ports of a container by two keys",
-            "apps/v1",
-            "Deployment",
-            (*POD, "containers", "ports"),
-            ("containerPort", "protocol"),
-        ),
+        ("ports of a container by two keys", "apps/v1", "Deployment", (*POD, "containers", "ports"),
+            ("containerPort", "protocol")),
         ("arguments are one value", "apps/v1", "Deployment", (*POD, "containers", "args"), None),
         ("finalizers are a set", "v1", "ConfigMap", ("metadata", "finalizers"), ()),
         ("rules of a role are one value", "rbac.authorization.k8s.io/v1", "Role", ("rules",), None),
-        (
-            "a kind since 1.21",
-            "autoscaling/v2",
-            "HorizontalPodAutoscaler",
-            ("status", "conditions"),
-            ("type",),
-        ),
+        ("a kind since 1.21", "autoscaling/v2", "HorizontalPodAutoscaler", ("status", "conditions"),
+            ("type",)),
         ("any kind has metadata", "example.com/v1", "Shop", ("metadata", "ownerReferences"), ("uid",)),
     ],
-)
+)  # fmt: skip
 def test_merge_keys_of_kubernetes_kinds(
     reason: str, version: str, kind: str, path: tuple[str, ...], want: tuple[str, ...] | None
 ) -> None:
@@ -73,21 +63,15 @@ def crd(fruits: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "fruits", "want"),
     [
-        (
-            "list of maps",
-            {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
-            ("name",),
-        ),
+        ("list of maps", {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+            ("name",)),
         ("set", {"x-kubernetes-list-type": "set"}, ()),
-        (
-            "patch merge key",
-            {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "id"},
-            ("id",),
-        ),
+        ("patch merge key", {"x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "id"},
+            ("id",)),
         ("atomic", {"x-kubernetes-list-type": "atomic"}, None),
         ("nothing said", {"type": "array"}, None),
     ],
-)
+)  # fmt: skip
 def test_merge_keys_of_crds_in_the_package(
     reason: str, fruits: dict[str, Any], want: tuple[str, ...] | None
 ) -> None:

@@ -118,15 +118,12 @@ def test_edit_of_what_is_not_there_is_refused(edit: Edit, message: str) -> None:
 @pytest.mark.parametrize(
     ("before", "edit", "message"),
     [
-        (
-            "a: {b: 1}\n",
-            SetLineComment(("a", "b"), "x"),
-            "The field a.b is in flow style, where comments have no owner",
-        ),
+        ("a: {b: 1}\n", SetLineComment(("a", "b"), "x"),
+            "The field a.b is in flow style, where comments have no owner"),
         ("a: 1\n", SetLineComment(("b",), "x"), "There is no field b"),
         ("a: 1\n", SetHeadComment(("b",), "x"), "There is no field b"),
     ],
-)
+)  # fmt: skip
 def test_comment_that_has_no_place_is_refused(before: str, edit: Edit, message: str) -> None:
     with pytest.raises(YamlError) as caught:
         apply_edits(before, [edit])
@@ -200,13 +197,6 @@ def test_json_at_its_limits_is_read() -> None:
         "b": {},
         "c": [],
     }
-
-
-# Merge keys and merges by lines
-
-
-ALIASED = "a: &x\n  k: 1\nb: *x\nc: 1\n"
-CHANGED, OTHER = (ALIASED.replace("k: 1", f"k: {value}") for value in (2, 3))
 
 
 # Places in the text

@@ -54,12 +54,8 @@ SET = [
     Case("a tag that fits stays", "a: !!str 1\n", SetValue(A, "2"), 'a: !!str "2"\n'),
     Case("a tag that does not fit goes", "a: !!str 1\n", SetValue(A, 2), "a: 2\n"),
     Case("an alias is written out", "a: &x 1\nb: *x\n", SetValue(("b",), 2), "a: &x 1\nb: 2\n"),
-    Case(
-        "inside an alias",
-        "a: &x {c: 1, d: 2}\nb: *x\n",
-        SetValue(("b", "c"), 3),
-        "a: &x {c: 1, d: 2}\nb:\n  c: 3\n  d: 2\n",
-    ),
+    Case("inside an alias", "a: &x {c: 1, d: 2}\nb: *x\n", SetValue(("b", "c"), 3),
+        "a: &x {c: 1, d: 2}\nb:\n  c: 3\n  d: 2\n"),
     Case("flow", "a: {b: c, d: e}\n", SetValue(("a", "b"), "x, y"), 'a: {b: "x, y", d: e}\n'),
     Case("flow without a value", "a: {b}\n", SetValue(("a", "b"), 1), "a: {b: 1}\n"),
     Case("collection in flow", "a: {b: c}\n", SetValue(("a", "b"), {"x": [1]}), "a: {b: {x: [1]}}\n"),
@@ -78,18 +74,14 @@ SET = [
     Case("collection to item", "- x: 1\n  y: 2\n- b\n", SetValue((0,), "a"), "- a\n- b\n"),
     Case("wide lists stay wide", "a:\n  - b\n", SetValue(A, ["x", "z"]), "a:\n  - x\n  - z\n"),
     Case("compact lists stay compact", "a:\n- b\n", SetValue(A, ["x", "z"]), "a:\n- x\n- z\n"),
-    Case(
-        "the file's own indentation",
-        "a:\n    b:\n        c: 1\nd: 1\n",
-        SetValue(("d",), {"x": {"z": 1}}),
-        "a:\n    b:\n        c: 1\nd:\n    x:\n        z: 1\n",
-    ),
+    Case("the file's own indentation", "a:\n    b:\n        c: 1\nd: 1\n", SetValue(("d",), {"x": {"z": 1}}),
+        "a:\n    b:\n        c: 1\nd:\n    x:\n        z: 1\n"),
     Case("absent, with parents", "a: b\n", SetValue(("c", "d"), "x"), "a: b\nc:\n  d: x\n"),
     Case("the root", "a: b\n", SetValue((), {"c": 1}), "c: 1\n"),
     Case("nothing yet", "# c\n", SetValue((), {"a": 1}), "# c\na: 1\n"),
     Case("raw text", "a: b\n", SetValue(A, Raw("'x' # y")), "a: 'x' # y\n"),
     Case("raw block", "a: b\n", SetValue(A, Raw("x: 1 # y\nz:\n  - 1")), "a:\n  x: 1 # y\n  z:\n    - 1\n"),
-]
+]  # fmt: skip
 ADD = [
     Case("last", "a: 1 # c\n\nb: 2\n", AddKey((), "c", 3), "a: 1 # c\n\nb: 2\nc: 3\n"),
     Case("no final newline", "a: 1", AddKey((), "c", 3), "a: 1\nc: 3"),
@@ -97,15 +89,10 @@ ADD = [
     Case("after", "a: 1 # c\nb: 2\n", AddKey((), "c", 3, after="a"), "a: 1 # c\nc: 3\nb: 2\n"),
     Case("behind a dash, before", "- a: 1\n", AddKey((0,), "c", 3, before="a"), "- c: 3\n  a: 1\n"),
     Case("behind a dash, last", "- a: 1\n- b\n", AddKey((0,), "c", 3), "- a: 1\n  c: 3\n- b\n"),
-    Case(
-        "last, before a comment of the next",
-        "a:\n  b: 1\n# of c\nc: 2\n",
-        AddKey(A, "d", 3),
-        "a:\n  b: 1\n  d: 3\n# of c\nc: 2\n",
-    ),
-    Case(
-        "after a literal", "a: |\n  x\n\nb: 1\n", AddKey((), "c", 1, after="a"), "a: |\n  x\nc: 1\n\nb: 1\n"
-    ),
+    Case("last, before a comment of the next", "a:\n  b: 1\n# of c\nc: 2\n", AddKey(A, "d", 3),
+        "a:\n  b: 1\n  d: 3\n# of c\nc: 2\n"),
+    Case("after a literal", "a: |\n  x\n\nb: 1\n", AddKey((), "c", 1, after="a"),
+        "a: |\n  x\nc: 1\n\nb: 1\n"),
     Case("to {}", "a: {}\nb: 1\n", AddKey(A, "c", 3), "a:\n  c: 3\nb: 1\n"),
     Case("to null", "a: # x\nb: 1\n", AddKey(A, "c", 3), "a: # x\n  c: 3\nb: 1\n"),
     Case("to what is absent", "b: 1\n", AddKey(A, "c", 3), "b: 1\na:\n  c: 3\n"),
@@ -115,57 +102,34 @@ ADD = [
     Case("flow, comma at the end", "a: {b: 1,}\n", AddKey(A, "c", 3), "a: {b: 1, c: 3,}\n"),
     Case("a key that needs quotes", "a: 1\n", AddKey((), "on", 1), 'a: 1\n"on": 1\n'),
     Case("CRLF", "a: 1\r\n", AddKey((), "b", {"c": 1}), "a: 1\r\nb:\r\n  c: 1\r\n"),
-    Case(
-        "raw entry, re-indented",
-        "a:\n    b: 1\n",
-        AddKey(A, "c", Raw("# head\nc: # line\n- 'x'\n# foot")),
-        "a:\n    b: 1\n    # head\n    c: # line\n    - 'x'\n    # foot\n",
-    ),
-    Case(
-        "last, above a comment at the end of the map",
-        "a:\n  b: 1\n  # end of a\n# end\n",
-        AddKey(A, "c", {"d": 1}),
-        "a:\n  b: 1\n  c:\n    d: 1\n  # end of a\n# end\n",
-    ),
-    Case(
-        "last, below a comment at the end of a map in it",
-        "a:\n  b:\n    c: 1\n    # end of b\n  # end of a\n",
-        AddKey(A, "d", 1),
-        "a:\n  b:\n    c: 1\n    # end of b\n  d: 1\n  # end of a\n",
-    ),
-    Case(
-        "kept line breaks above blank lines",
-        "a: 1\n\n\nb: 1\n",
-        AddKey((), "c", Raw("c: |+\n  x\n"), after="a"),
-        "a: 1\nc: |+\n  x\n\nb: 1\n",
-    ),
+    Case("raw entry, re-indented", "a:\n    b: 1\n", AddKey(A, "c", Raw("# head\nc: # line\n- 'x'\n# foot")),
+        "a:\n    b: 1\n    # head\n    c: # line\n    - 'x'\n    # foot\n"),
+    Case("last, above a comment at the end of the map", "a:\n  b: 1\n  # end of a\n# end\n",
+        AddKey(A, "c", {"d": 1}), "a:\n  b: 1\n  c:\n    d: 1\n  # end of a\n# end\n"),
+    Case("last, below a comment at the end of a map in it",
+        "a:\n  b:\n    c: 1\n    # end of b\n  # end of a\n", AddKey(A, "d", 1),
+        "a:\n  b:\n    c: 1\n    # end of b\n  d: 1\n  # end of a\n"),
+    Case("kept line breaks above blank lines", "a: 1\n\n\nb: 1\n",
+        AddKey((), "c", Raw("c: |+\n  x\n"), after="a"), "a: 1\nc: |+\n  x\n\nb: 1\n"),
     Case("raw entry into null", "a:\n", AddKey(A, "c", Raw("c: 'x' # y")), "a:\n  c: 'x' # y\n"),
     Case("raw entry into flow", "a: {b: 1}\n", AddKey(A, "c", Raw("c: 'x' # y")), "a: {b: 1, c: x}\n"),
     Case("raw entry to what is absent", "b: 1\n", AddKey(A, "c", Raw("c: 'x'")), "b: 1\na:\n  c: 'x'\n"),
-]
+]  # fmt: skip
 INSERT = [
     Case("first", "a:\n- b\n", InsertItem(A, 0, "x"), "a:\n- x\n- b\n"),
     Case("last", "a:\n- b # c\n# d\n", InsertItem(A, 1, "x"), "a:\n- b # c\n- x\n# d\n"),
     Case("last, wide", "a:\n  - b # c\n  # d\n", InsertItem(A, 1, "x"), "a:\n  - b # c\n  - x\n  # d\n"),
     Case("between", "- a\n# of b\n- b\n", InsertItem((), 1, "x"), "- a\n- x\n# of b\n- b\n"),
-    Case(
-        "a mapping",
-        "a:\n  - b: 1\n",
-        InsertItem(A, 1, {"c": 1, "d": [2]}),
-        "a:\n  - b: 1\n  - c: 1\n    d:\n      - 2\n",
-    ),
+    Case("a mapping", "a:\n  - b: 1\n", InsertItem(A, 1, {"c": 1, "d": [2]}),
+        "a:\n  - b: 1\n  - c: 1\n    d:\n      - 2\n"),
     Case("nested, first", "- - a\n", InsertItem((0,), 0, "x"), "- - x\n  - a\n"),
     Case("to []", "a: []\nb: 1\n", InsertItem(A, 0, "x"), "a:\n- x\nb: 1\n"),
     Case("to null", "a:\nb: 1\n", InsertItem(A, 0, "x"), "a:\n- x\nb: 1\n"),
     Case("flow", "a: [b]\n", InsertItem(A, 1, "x"), "a: [b, x]\n"),
     Case("flow, first", "a: [b]\n", InsertItem(A, 0, "x"), "a: [x, b]\n"),
-    Case(
-        "raw item",
-        "a:\n- b\n",
-        InsertItem(A, 1, Raw("# h\n- c: 'x' # y\n  d: 1")),
-        "a:\n- b\n# h\n- c: 'x' # y\n  d: 1\n",
-    ),
-]
+    Case("raw item", "a:\n- b\n", InsertItem(A, 1, Raw("# h\n- c: 'x' # y\n  d: 1")),
+        "a:\n- b\n# h\n- c: 'x' # y\n  d: 1\n"),
+]  # fmt: skip
 DELETE = [
     Case("first", "a: 1\nb: 2\n", DeleteKey(A), "b: 2\n"),
     Case("last", "b: 2\na: 1\n", DeleteKey(A), "b: 2\n"),
@@ -199,16 +163,12 @@ COMMENT = [
     Case("line of an empty value", "a:\nb: 1\n", SetLineComment(A, "x"), "a: # x\nb: 1\n"),
     Case("line of an item", "- a\n", SetLineComment((0,), "x"), "- a # x\n"),
     Case("head", "b: 1\na: 1\n", SetHeadComment(A, "x\ny"), "b: 1\n# x\n# y\na: 1\n"),
-    Case(
-        "head, replaced",
-        "a:\n  # c\n  b: 1\n",
-        SetHeadComment(("a", "b"), "x\ny"),
-        "a:\n  # x\n  # y\n  b: 1\n",
-    ),
+    Case("head, replaced", "a:\n  # c\n  b: 1\n", SetHeadComment(("a", "b"), "x\ny"),
+        "a:\n  # x\n  # y\n  b: 1\n"),
     Case("head, removed", "b: 1\n# c\na: 1\n", SetHeadComment(A, None), "b: 1\na: 1\n"),
     Case("head behind a dash", "- a: 1\n", SetHeadComment((0, "a"), "x"), "- # x\n  a: 1\n"),
     Case("nothing to remove", "a: 1\n", SetHeadComment(A, None), "a: 1\n"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -60,79 +60,34 @@ CASES: dict[str, tuple[Any, ...]] = {
         ),
         ("e", "p"),
     ),
-    "no name": (
-        f"{VARIANT}{SPEC}",
-        None,
-        "1:1 MissingField: Missing required field metadata.name | Give it a name.",
-    ),
-    "a generated name": (
-        f"{VARIANT}metadata: {{generateName: w}}\n{SPEC}",
-        None,
-        (
-            "3:11 MissingField: Missing required field metadata.name"
-            " | Give it a name; generateName is not enough."
-        ),
-    ),
-    "a name that Kubernetes refuses": (
-        f"{VARIANT}metadata: {{name: W}}\n{SPEC}",
-        None,
-        (
-            "3:18 InvalidName: metadata.name 'W' is not a valid Kubernetes name"
-            " | Use lower-case letters, digits and dashes, and start and end with a letter or digit."
-        ),
-    ),
-    "a name that is no text": (
-        f"{VARIANT}metadata: {{name: 5}}\n{SPEC}",
-        None,
-        (
-            "3:18 InvalidManifest: metadata.name must be a string, but is the number 5"
-            " | Put it in quotes, as it is written: without them it is a number."
-        ),
-    ),
-    "a name that YAML reads as a boolean": (
-        f"{VARIANT}metadata: {{name: n}}\n{SPEC}",
-        None,
-        (
-            "3:18 InvalidManifest: metadata.name must be a string, but is the boolean false"
-            " | Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans."
-        ),
-    ),
-    "metadata of another type": (
-        f"{VARIANT}metadata: [web]\n{SPEC}",
-        None,
-        "3:11 InvalidManifest: metadata must be a mapping, but is a list",
-    ),
-    "a namespace that Kubernetes refuses": (
-        f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n{SPEC}",
-        None,
-        (
-            "3:34 InvalidName: metadata.namespace 'a.b' is not a valid Kubernetes name"
-            " | Use lower-case letters, digits and dashes, and start and end with a letter or digit."
-        ),
-    ),
-    "another version": (
-        f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}{SPEC}",
-        key(),
-        (
-            f"1:13 UnsupportedVersion: PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is"
-            f" | Use apiVersion: {PORCH}/v1alpha1."
-        ),
-        ("e", "p"),
-    ),
-    "a misspelt kind": (
-        f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}{SPEC}",
-        key(),
+    "no name": (f"{VARIANT}{SPEC}", None,
+        "1:1 MissingField: Missing required field metadata.name | Give it a name."),
+    "a generated name": (f"{VARIANT}metadata: {{generateName: w}}\n{SPEC}", None,
+        ("3:11 MissingField: Missing required field metadata.name"
+        " | Give it a name; generateName is not enough.")),
+    "a name that Kubernetes refuses": (f"{VARIANT}metadata: {{name: W}}\n{SPEC}", None,
+        ("3:18 InvalidName: metadata.name 'W' is not a valid Kubernetes name"
+        " | Use lower-case letters, digits and dashes, and start and end with a letter or digit.")),
+    "a name that is no text": (f"{VARIANT}metadata: {{name: 5}}\n{SPEC}", None,
+        ("3:18 InvalidManifest: metadata.name must be a string, but is the number 5"
+        " | Put it in quotes, as it is written: without them it is a number.")),
+    "a name that YAML reads as a boolean": (f"{VARIANT}metadata: {{name: n}}\n{SPEC}", None,
+        ("3:18 InvalidManifest: metadata.name must be a string, but is the boolean false"
+        " | Put it in quotes: without them y, n, yes, no, on, off, true and false are booleans.")),
+    "metadata of another type": (f"{VARIANT}metadata: [web]\n{SPEC}", None,
+        "3:11 InvalidManifest: metadata must be a mapping, but is a list"),
+    "a namespace that Kubernetes refuses": (f"{VARIANT}metadata: {{name: web, namespace: a.b}}\n{SPEC}",
+        None, ("3:34 InvalidName: metadata.namespace 'a.b' is not a valid Kubernetes name"
+        " | Use lower-case letters, digits and dashes, and start and end with a letter or digit.")),
+    "another version": (f"apiVersion: {PORCH}/v1alpha2\nkind: PackageVariant\n{NAMED}{SPEC}", key(),
+        (f"1:13 UnsupportedVersion: PackageVariant {PORCH}/v1alpha2 is not supported; {PORCH}/v1alpha1 is"
+        f" | Use apiVersion: {PORCH}/v1alpha1."), ("e", "p")),
+    "a misspelt kind": (f"apiVersion: {PORCH}/v1alpha1\nkind: PackageVariants\n{NAMED}{SPEC}", key(),
         (f"2:7 UnknownKind: Unknown kind PackageVariants of {PORCH} | Did you mean PackageVariant?"),
-        ("e", "p"),
-    ),
-    "an unknown kind of our group": (
-        f"apiVersion: {PORCH}/v1alpha1\nkind: Zebra\n{NAMED}",
-        None,
-        (
-            f"2:7 UnknownKind: Unknown kind Zebra of {PORCH}"
-            " | Known here: PackageVariant, PackageVariantSet, Repository."
-        ),
-    ),
+        ("e", "p")),
+    "an unknown kind of our group": (f"apiVersion: {PORCH}/v1alpha1\nkind: Zebra\n{NAMED}", None,
+        (f"2:7 UnknownKind: Unknown kind Zebra of {PORCH}"
+        " | Known here: PackageVariant, PackageVariantSet, Repository.")),
     "a kind that is ours alone in another group": (
         f"apiVersion: other.dev/v1\nkind: PackageVariant\n{NAMED}{SPEC}",
         key(),
@@ -150,29 +105,15 @@ CASES: dict[str, tuple[Any, ...]] = {
             f" | Use apiVersion: {PORCH}/v1alpha1."
         ),
     ),
-    "a kind of ours without an apiVersion": (
-        f"kind: PackageVariant\n{NAMED}{SPEC}",
-        key(),
+    "a kind of ours without an apiVersion": (f"kind: PackageVariant\n{NAMED}{SPEC}", key(),
         (f"1:1 MissingField: Missing required field apiVersion | Add apiVersion: {PORCH}/v1alpha1."),
-        ("e", "p"),
-    ),
-    "an apiVersion of ours without a kind": (
-        f"apiVersion: {PORCH}/v1alpha1\n{NAMED}",
-        None,
-        (
-            "1:1 MissingField: Missing required field kind"
-            " | Add the kind, one of PackageVariant, PackageVariantSet, Repository."
-        ),
-    ),
-    "a misspelt kind without an apiVersion": (
-        f"kind: PackageVarient\n{NAMED}{SPEC}",
-        key(),
-        (
-            "1:1 MissingField: Missing required field apiVersion"
-            f" | Add apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant."
-        ),
-        ("e", "p"),
-    ),
+        ("e", "p")),
+    "an apiVersion of ours without a kind": (f"apiVersion: {PORCH}/v1alpha1\n{NAMED}", None,
+        ("1:1 MissingField: Missing required field kind"
+        " | Add the kind, one of PackageVariant, PackageVariantSet, Repository.")),
+    "a misspelt kind without an apiVersion": (f"kind: PackageVarient\n{NAMED}{SPEC}", key(),
+        ("1:1 MissingField: Missing required field apiVersion"
+        f" | Add apiVersion: {PORCH}/v1alpha1 and kind: PackageVariant."), ("e", "p")),
     "a misspelt kind in a misspelt group": (
         f"apiVersion: config.porch.ktp.dev/v1alpha1\nkind: PackageVarient\n{NAMED}{SPEC}",
         key(),
@@ -182,15 +123,9 @@ CASES: dict[str, tuple[Any, ...]] = {
         ),
         ("e", "p"),
     ),
-    "a text": (
-        "text\n",
-        None,
-        (
-            "1 InvalidManifest: This is not a Kubernetes object, but the text 'text'"
-            " | Start the manifest with apiVersion, kind and metadata."
-        ),
-    ),
-}
+    "a text": ("text\n", None, ("1 InvalidManifest: This is not a Kubernetes object, but the text 'text'"
+        " | Start the manifest with apiVersion, kind and metadata.")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

@@ -36,19 +36,6 @@ def test_each_needed_package_is_fetched_or_refused(tmp_path: Path) -> None:
     assert contents[package]["d/x"].data == b"2"
 
 
-def test_tree_of_two_repositories_is_read_once(tmp_path: Path) -> None:
-    repos = [make_repository(tmp_path / name, {"p/Kptfile": "1"}) for name in ("one", "two")]
-    mirrors = Mirrors(tmp_path / "cache")
-    tree = repos[0].tree("main", "p")
-
-    contents = fetch_contents(
-        Needs({mirrors.open(str(repo.path)).url: frozenset({tree}) for repo in repos}), mirrors
-    )
-
-    assert list(contents) == [tree]
-    assert contents.refused == {}
-
-
 @pytest.mark.parametrize(("package_bytes", "is_read"), [(9, False), (10, True), (11, True)])
 def test_package_over_its_byte_limit_is_refused(tmp_path: Path, package_bytes: int, *, is_read: bool) -> None:
     repo = make_repository(tmp_path / "one", {"p/Kptfile": "1234", "p/d/x": "567890"})

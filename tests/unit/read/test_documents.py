@@ -50,25 +50,6 @@ def test_file_over_the_limit_is_one_broken_document() -> None:
     assert (broken.problem.location, broken.identity.kind) == (Location("f.yaml"), "A")
 
 
-def test_too_many_documents_are_one_problem_and_none_is_taken() -> None:
-    limits = yaml_limits(Limits(yaml_documents=3))
-    three = b"a: 1\n---\nb: 2\n---\nc: 3\n"
-
-    assert len(parse_file("f.yaml", three, limits).objects) == 3
-    content = parse_file("f.yaml", three + b"---\nd: 4\n", limits)
-    assert content.objects == ()
-    (broken,) = content.broken
-    assert broken.problem.message == "The file has more than 3 documents"
-
-
-def test_limits_of_manifests_are_those_of_the_configuration() -> None:
-    given = Limits(manifest_bytes=1, yaml_documents=2, yaml_nodes=3, yaml_depth=4)
-
-    limits = yaml_limits(given)
-
-    assert (limits.max_bytes, limits.max_documents, limits.max_nodes, limits.max_depth) == (1, 2, 3, 4)
-
-
 @pytest.mark.parametrize(
     ("text", "identity"),
     [

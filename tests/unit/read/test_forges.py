@@ -25,7 +25,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
-from reconciler.policy import Policy, PullRequestPolicy, RolloutPolicy
+from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
 from tests.support.git import Repo, make_repository
@@ -119,15 +119,6 @@ def propose(repo: Repo, *heads: str) -> None:
         repo.point(f"refs/heads/{head}", repo.oid("main"))
 
 
-def test_repository_of_another_shard_is_not_listed(fleet: Fleet) -> None:
-    fleet.repository("edge")
-    fleet.unlisted = frozenset({"edge"})
-
-    state = fleet.read(fleet.view("edge"))
-
-    assert (state.pulls, fleet.forges["edge"].asked, fleet.unread) == ({}, [], [])
-
-
 def test_unreachable_forge_makes_each_view_of_its_repository_unavailable_and_no_other(fleet: Fleet) -> None:
     fleet.repository("down", DOWN)
     fleet.repository("edge")
@@ -168,12 +159,6 @@ def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
     assert problem.message == f"Branch new of {view.remote} came while it was read: another run is writing"
     assert problem.hint == "Run again."
     assert read.pulls == {}
-
-
-def test_control_repository_that_is_registered_is_listed_once(fleet: Fleet) -> None:
-    fleet.read(fleet.view("control"), reviewed=ReviewedLock("main"))
-
-    assert fleet.forges["control"].asked == ["pulls"]
 
 
 EARLIER = Problem(Location("locks/x"), Reason.INVALID_STATE, "earlier")
@@ -224,9 +209,6 @@ def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> 
     assert fleet.forges["edge"].asked == ["pulls", "9" * 40]
 
 
-KEY = "0" * 16
-
-
 class Dashboard(ApiForge):
     """A forge that has one issue, or an error in its place."""
 
@@ -238,35 +220,6 @@ class Dashboard(ApiForge):
         if isinstance(self.issue, UnavailableError):
             raise self.issue
         return () if self.issue is None else (self.issue,)
-
-
-@dataclass
-class Issue:
-    """An issue with one ticked box."""
-
-    is_open: bool
-    body: str = f"- [x] <!-- reconciler:ask {KEY} -->"
-
-
-@pytest.mark.parametrize(
-    ("issue", "keys", "notes"),
-    [
-        (Issue(is_open=True), {KEY}, ()),
-        (Issue(is_open=False), set(), ()),
-        (None, set(), ()),
-        (DOWN, set(), ("The dashboard cannot be read: it is down",)),
-    ],
-)
-def test_ticked_boxes_of_an_open_dashboard_are_requests(
-    fleet: Fleet, issue: Any, keys: set[str], notes: tuple[str, ...]
-) -> None:
-    fleet.forges["control"] = Dashboard(issue)
-    policy = replace(POLICY, pull_requests=PullRequestPolicy(dashboard=True))
-
-    state = fleet.read(policy=policy)
-
-    assert (state.retry_requests, state.notes) == (keys, notes)
-    assert fleet.read(policy=POLICY).retry_requests == set()
 
 
 @dataclass(eq=False)

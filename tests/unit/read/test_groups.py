@@ -99,18 +99,3 @@ def test_merged_group_is_searched_for_our_commit_to_a_depth(
     repo.point("refs/heads/main", repo.oid(GROUP))
 
     assert read().groups[0].paths == named
-
-
-def test_group_without_a_common_commit_proposes_all_that_it_has(repo: Repo, read: Read) -> None:
-    repo.commit({"web/Kptfile": kptfile("web")}, branch=GROUP, who=BOT, message=message(web="w", gone="w"))
-
-    view = read()
-
-    assert (view.groups[0].paths, view.groups[0].dropped) == (("gone", "web"), frozenset())
-    assert [(draft.base, draft.base_tree) for draft in view.packages["web"].drafts] == [("", None)]
-
-
-# Drafts
-
-
-# Deletions

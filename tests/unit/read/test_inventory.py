@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import ConfigurationError
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
 from reconciler.git.working_copy import NewCommit, create_bare
-from reconciler.inventory.inventory import Inventory, TreeAt
+from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName
 from reconciler.read.inventory import read_inventory
 from reconciler.records.state import PackageVariantRecord, RefusedMerge, SetRecord, record_bytes, record_path
@@ -66,28 +65,6 @@ def read(root: Path, **environment: str) -> Inventory:
     return read_inventory(str(root / "control.git"), Mirrors(root / "cache"), environment)
 
 
-def test_inventory_of_a_complete_control_repository(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE}, tags=("web/v1",))
-    create(
-        tmp_path,
-        "control",
-        {**BASE, "m/v.yaml": VARIANT.format(upstream="{repo: up}"), "snapshot/x.json": "{}"},
-    )
-    inventory = read(tmp_path, RECONCILER_SUSPEND="true")
-
-    assert (inventory.policy.instance, inventory.policy.suspend) == ("fleet", True)
-    assert [v.key for v in inventory.variants] == [ObjectName("default", "web")]
-    view = inventory.repositories[ObjectName("default", "up")]
-    assert view.packages["web"].latest is not None
-    assert view.manifest.spec.git is not None
-    assert (view.remote, view.manifest.spec.git.repo) == (str(tmp_path / "up.git"), "../up.git")
-    assert inventory.pulls == {view.url: ()}
-    assert inventory.snapshot.present
-    assert [p.reason for p in inventory.problems] == [Reason.INVALID_SNAPSHOT]
-    assert inventory.control.branch == "main"
-    assert inventory.control.commit.time == TIME
-
-
 def test_manifest_takes_precedence_over_the_clusters_registration(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "other", {"web/Kptfile": KPTFILE})
@@ -114,25 +91,9 @@ def test_manifest_takes_precedence_over_the_clusters_registration(tmp_path: Path
     assert (str(problem.location), problem.reason) == ("snapshot/r.ndjson:3", Reason.UNKNOWN_FIELD)
 
 
-def test_control_repository_may_contain_packages(tmp_path: Path) -> None:
-    own = REPOSITORY.format(name="own", repo="../control.git", directory="blueprints")
-    files = {
-        "reconciler.yaml": CONFIG.replace("[m]", "[.]"),
-        "m/own.yaml": own,
-        "blueprints/web/Kptfile": KPTFILE,
-    }
-    create(tmp_path, "control", {**files, "blueprints/web/pv.yaml": VARIANT.format(upstream="{}")})
-    inventory = read(tmp_path)
-
-    assert inventory.variants == ()
-    assert inventory.repositories[ObjectName("default", "own")].packages.keys() == {"blueprints/web"}
-    assert inventory.repositories[ObjectName("default", "own")].url == inventory.control.url
-
-
 RECORD = a_record(
     namespace="default", name="web", uid="u", manifest="m/v.yaml", url="x", path="web", repository="up"
 )
-SET_RECORD = SetRecord(namespace="default", name="web", uid="u", manifest="m/set.yaml", targets=1)
 
 
 def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
@@ -170,21 +131,6 @@ def test_file_that_declared_objects_is_read_or_removed_or_unknown(
     assert all(p.hint for p in inventory.problems)
 
 
-def test_link_in_place_of_a_file_is_unread(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE})
-    create(tmp_path, "control", BASE)
-    with_state(tmp_path, RECORD, SET_RECORD)
-    stream = "commit refs/heads/main\ncommitter a <a@b> 1700000001 +0000\ndata 0\nfrom refs/heads/main^0\n"
-    stream += "M 120000 inline m/v.yaml\ndata 6\n../a.y\n"
-    from reconciler.git.command import run_checked
-
-    run_checked(["fast-import", "--quiet"], directory=tmp_path / "control.git", stdin=stream.encode())
-    inventory = read(tmp_path)
-
-    assert inventory.control.broken == {"m/v.yaml"}
-    assert "symbolic link" in inventory.problems[0].message
-
-
 def test_renamed_instance_is_noted(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG.replace("fleet", "fleet2")})
@@ -214,54 +160,8 @@ def test_time_is_read_only_where_the_plan_depends_on_it(
     assert before <= now <= time.time() if is_used else now == 0
 
 
-def test_second_way_to_a_repository_is_refused_with_the_place_of_the_first(tmp_path: Path) -> None:
-    ways = {"a": "https://localhost/up", "b": "git@localhost:up"}
-    files = {
-        f"m/{name}.yaml": REPOSITORY.format(name=name, repo=repo, directory="") for name, repo in ways.items()
-    }
-    create(tmp_path, "control", {"reconciler.yaml": CONFIG, **files})
-
-    problem = read(tmp_path).repositories[ObjectName("default", "b")].problem
-
-    assert problem is not None
-    assert problem.reason == Reason.REPOSITORY_REFUSED
-    assert problem.message == (
-        f"{ways['b']} is the repository that m/a.yaml:7:11 registers as {ways['a']}, "
-        "and would be read in another way; that one counts"
-    )
-
-
 def test_secret_ref_is_unused_with_a_note(tmp_path: Path) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "m/a.yaml": BASE["m/a.yaml"] + "    secretRef: {name: token}\n"})
 
     assert any("secretRef is not used" in note and "default/up" in note for note in read(tmp_path).notes)
-
-
-def test_repository_without_configuration_has_a_hint(tmp_path: Path) -> None:
-    create(tmp_path, "control", {"README.md": ""})
-
-    with pytest.raises(ConfigurationError) as caught:
-        read(tmp_path)
-
-    assert "reconciler init" in caught.value.hint
-
-
-def test_trees_of_locks_branches_and_repository_tags_are_read(tmp_path: Path) -> None:
-    create(tmp_path, "up", {"web/Kptfile": KPTFILE}, {"web/Kptfile": KPTFILE + "# 2\n"}, tags=("v1.0.0",))
-    mirror = Mirrors(tmp_path / "look").open(str(tmp_path / "up.git"))
-    old, head = mirror.refs()["refs/tags/v1.0.0"], mirror.refs()["refs/heads/main"]
-    git = {"repo": "../up.git", "directory": "web", "ref": "x", "commit": old}
-    lock = f"upstreamLock: {json.dumps({'type': 'git', 'git': git})}\n"
-    create(tmp_path, "down", {"web/Kptfile": KPTFILE + lock})
-    down = REPOSITORY.format(name="down", repo="../down.git", directory="")
-    files = {
-        **BASE,
-        "m/b.yaml": down,
-        "m/v.yaml": VARIANT.format(upstream="{repo: up, package: web, branch: main}"),
-    }
-    create(tmp_path, "control", files)
-    trees = read(tmp_path).trees
-
-    assert {TreeAt(mirror.url, old, "web"), TreeAt(mirror.url, head, "web")} <= trees.keys()
-    assert trees[TreeAt(mirror.url, old, "web")] == mirror.subtree(old, "web")

@@ -73,10 +73,6 @@ def test_number_is_read_as_written() -> None:
     assert header.upstream == GitUpstream("r", "1e3", "1.10")
 
 
-def test_minimal_kptfile_has_no_owner_and_no_error() -> None:
-    assert read_header(kptfile("web").encode()) == KptfileHeader()
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -10,7 +10,6 @@ from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.inventory.inventory import Commit, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
-from reconciler.names.objects import File
 from reconciler.names.problems import Problem
 from reconciler.policy import FunctionPolicy, Limits, LockMode, LockPolicy, Policy
 from reconciler.read.control import OpenControl
@@ -19,7 +18,6 @@ from reconciler.read.state import (
     parse_pins,
     read_image_digests,
     read_reviewed_lock,
-    read_working_lock,
     with_image_digests,
 )
 from reconciler.records.state import IMAGES_PATH, ImagesLock, UpstreamLock, lock_bytes, lock_path
@@ -37,7 +35,6 @@ PIN = UpstreamLock(
     tree="2" * 40,
 )
 PATH = lock_path(PIN)
-SHORT = PATH.removeprefix("locks/")
 BYTES = lock_bytes(PIN)
 HINT = "Correct it, or remove it and take the pin that `reconciler lock` finds."
 
@@ -113,18 +110,6 @@ def test_pins_follow_an_unreadable_one() -> None:
 def test_pin_of_a_newer_version_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="newer version"):
         parse_pins({PATH: BYTES.replace(b"/v1alpha1", b"/v2")})
-
-
-def test_lock_of_a_working_copy_is_compared_with_the_merged_one(tmp_path: Path, repo: Repo) -> None:
-    merged = read(tmp_path, repo)
-    path = tmp_path / "work" / SHORT
-    path.parent.mkdir(parents=True)
-    path.write_bytes(BYTES)
-
-    lock = read_working_lock(tmp_path / "work", merged)
-
-    assert lock == ReviewedLock("main", Oid("3" * 40), {SHORT: File.of(BYTES)}, {PIN.key: PIN})
-    assert read_working_lock(tmp_path / "gone", merged) == ReviewedLock("main", Oid("3" * 40))
 
 
 def test_files_that_people_changed_added_or_removed_are_edited(tmp_path: Path, repo: Repo) -> None:

@@ -114,41 +114,28 @@ NO_REPO = REGISTRATION.format(name="r", repo="x", directory="").replace("    rep
 BAD = {
     "not YAML": ("a: b: c\n", "1:5 InvalidYAML", "not allowed", "indentation", ""),
     "a bare text": ("hello\n", "1:0 InvalidManifest", "not a Kubernetes object", "apiVersion", ""),
-    "a duplicate key": (
-        variant("x").replace("  name: x\n", "  name: x\n  name: x\n"),
-        *("5:3 DuplicateKey", "'name'", "Keep one", f"{X}, broken"),
-    ),
-    "an unknown field": (
-        variant("x").replace("    repo:", "    repository:"),
-        *("7:5 UnknownField", "Unknown field spec.upstream.repository", "Did you mean repo?", X),
-    ),
-    "a missing required field": (
-        *(NO_REPO, "7:5 MissingField", "Missing required field spec.git.repo"),
-        *("Add repo to spec.git.", "Repository platform/r"),
-    ),
-    "a version of a set that is served no more": (
-        *(OLD_SET, "1:13 UnsupportedVersion", f"{PORCH} is not supported"),
-        *("Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ", SET_KEY),
-    ),
-    "a set of the old version with the fields of the new one": (
-        *(OLD_SET + NEW_FIELDS, "1:13 UnsupportedVersion", f"{PORCH} is not supported"),
-        *("Its fields are those of config.porch.kpt.dev/v1alpha2: change its apiVersion.", SET_KEY),
-    ),
+    "a duplicate key": (variant("x").replace("  name: x\n", "  name: x\n  name: x\n"),
+        *("5:3 DuplicateKey", "'name'", "Keep one", f"{X}, broken")),
+    "an unknown field": (variant("x").replace("    repo:", "    repository:"),
+        *("7:5 UnknownField", "Unknown field spec.upstream.repository", "Did you mean repo?", X)),
+    "a missing required field": (*(NO_REPO, "7:5 MissingField", "Missing required field spec.git.repo"),
+        *("Add repo to spec.git.", "Repository platform/r")),
+    "a version of a set that is served no more": (*(OLD_SET, "1:13 UnsupportedVersion",
+        f"{PORCH} is not supported"), *("Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ", SET_KEY)),
+    "a set of the old version with the fields of the new one": (*(OLD_SET + NEW_FIELDS,
+        "1:13 UnsupportedVersion", f"{PORCH} is not supported"),
+        *("Its fields are those of config.porch.kpt.dev/v1alpha2: change its apiVersion.", SET_KEY)),
     "a set of the old version with fields of both": (
         OLD_SET + "  adoptionPolicy: adoptExisting\n" + NEW_FIELDS,
         *("1:13 UnsupportedVersion", f"{PORCH} is not supported"),
         "by hand: spec.targets[0].repositorySelector cannot be translated.",
         SET_KEY,
     ),
-    "no kind": (
-        variant("x").replace("kind: PackageVariant\n", ""),
-        *("1:1 MissingField", "Missing required field kind", "Add the kind", ""),
-    ),
-    "an anchor": (
-        variant("x").replace("spec:", "spec: &a"),
-        *("5:0 InvalidYAML", "Anchors and aliases are not allowed", "Write the value out", f"{X}, broken"),
-    ),
-}
+    "no kind": (variant("x").replace("kind: PackageVariant\n", ""),
+        *("1:1 MissingField", "Missing required field kind", "Add the kind", "")),
+    "an anchor": (variant("x").replace("spec:", "spec: &a"),
+        *("5:0 InvalidYAML", "Anchors and aliases are not allowed", "Write the value out", f"{X}, broken")),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "place", "message", "hint", "stalled"), BAD.values(), ids=BAD)

@@ -91,35 +91,19 @@ def test_an_index_tells_where_an_archive_is(
         ({"web": [], "api": "x"}, "quux", f"{SITE} has no chart quux", "Ask for one that it has: web."),
         ({}, "web", f"{SITE} has no chart web", ""),
         ({"web": []}, "web", f"{SITE}/web has no version at all", ""),
-        (
-            {"web": [{"version": v} for v in ("1.8.0", "1.11.0", "x", "1.9.0", "1.10.0")]},
-            "web",
-            f"{SITE}/web has no version ^9",
-            "Ask for one that it has: 1.9.0, 1.10.0, 1.11.0.",
-        ),
-        (
-            {"web": [{"version": "9.0.0"}]},
-            "web",
-            f"The index of {SITE} has no usable address for web 9.0.0: ",
-            CHECK,
-        ),
-        (
-            {"web": [{"version": "9.0.0", "urls": "x"}]},
-            "web",
-            f"The index of {SITE} has no usable address for web 9.0.0: ",
-            CHECK,
-        ),
+        ({"web": [{"version": v} for v in ("1.8.0", "1.11.0", "x", "1.9.0", "1.10.0")]}, "web",
+            f"{SITE}/web has no version ^9", "Ask for one that it has: 1.9.0, 1.10.0, 1.11.0."),
+        ({"web": [{"version": "9.0.0"}]}, "web",
+            f"The index of {SITE} has no usable address for web 9.0.0: ", CHECK),
+        ({"web": [{"version": "9.0.0", "urls": "x"}]}, "web",
+            f"The index of {SITE} has no usable address for web 9.0.0: ", CHECK),
         ("", "web", f"{SITE}/index.yaml is no index of charts", WRITE),
         ("entries: [web]", "web", f"{SITE}/index.yaml is no index of charts", WRITE),
-        (
-            {"web": [{"version": "9.0.0", "urls": ["//["]}]},
-            "web",
-            f"The index of {SITE} has no usable address",
-            CHECK,
-        ),
+        ({"web": [{"version": "9.0.0", "urls": ["//["]}]}, "web",
+            f"The index of {SITE} has no usable address", CHECK),
         ("a:\n b: [", "web", f"{SITE}/index.yaml:3: ", CHECK),
     ],
-)
+)  # fmt: skip
 def test_an_index_that_is_not_followed_is_named(
     gate: Gate, index: Any, name: str, message: str, hint: str
 ) -> None:

@@ -70,11 +70,8 @@ HUB = "https://registry-1.docker.io/library/redis"
 ENTRIES = [
     ("user and password", auths(**{HOST: KIM}), Credential("kim", "of-kim")),
     ("encoded, with a colon in the password", auths(**{HOST: ENCODED}), Credential("kim", "of:kim")),
-    (
-        "an identity token before all else",
-        auths(**{HOST: {**ENCODED, "identitytoken": "t"}}),
-        Credential("<token>", "t"),
-    ),
+    ("an identity token before all else", auths(**{HOST: {**ENCODED, "identitytoken": "t"}}),
+        Credential("<token>", "t")),
     ("a URL", auths(**{f"https://{HOST}/v1/": KIM}), Credential("kim", "of-kim")),
     ("a URL of the second API", auths(**{f"https://{HOST}/v2/": KIM}), Credential("kim", "of-kim")),
     ("the longest path", auths(**{HOST: ENCODED, f"{HOST}/acme": KIM}), Credential("kim", "of-kim")),
@@ -86,7 +83,7 @@ ENTRIES = [
     ("no mapping of a host", auths(**{HOST: "x"}), None),
     ("no mapping of hosts", {"auths": ["x"], "credHelpers": ["x"]}, None),
     ("no mapping at all", ["x"], None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -113,14 +110,11 @@ ANSWER = 'printf \'{"Username": "kim", "Secret": "of-%s"}\' "$host"'
         ({"credHelpers": {HOST: "own"}, "credsStore": "no"}, f"https://{HOST}/x", f"of-{HOST}"),
         ({"credHelpers": {"x.org": "no"}, "credsStore": "own"}, f"https://{HOST}/x", f"of-{HOST}"),
         ({"credHelpers": {"docker.io": "own"}}, HUB, "of-docker.io"),
-        (
-            {"credsStore": "own", **auths(**{"https://index.docker.io/v1/": {}})},
-            HUB,
-            "of-https://index.docker.io/v1/",
-        ),
+        ({"credsStore": "own", **auths(**{"https://index.docker.io/v1/": {}})}, HUB,
+            "of-https://index.docker.io/v1/"),
     ],
     ids=["of the host", "of the store", "of another name of the host", "by the key that docker stored"],
-)
+)  # fmt: skip
 def test_a_helper_is_asked_for_the_host_as_it_is_stored(
     tmp_path: Path, config: Any, address: str, secret: str
 ) -> None:
@@ -142,28 +136,16 @@ def test_a_helper_that_has_none_gives_none_and_the_next_file_counts(tmp_path: Pa
         ({"env": "{"}, "the variable DOCKER_AUTH_CONFIG is no JSON: ", "`docker login` writes it anew."),
         ({DOCKER: "{"}, r"/home/\.docker/config\.json is no JSON: ", "`docker login`"),
         ({f"{DOCKER}/x": ""}, r"config\.json cannot be read: Is a directory", ""),
-        (
-            {DOCKER: auths(**{HOST: {"auth": "§"}})},
-            rf"config\.json has no readable credential for {HOST}",
-            "",
-        ),
-        (
-            {DOCKER: {"credsStore": "../sh"}},
-            r"names the credential helper '\.\./sh', which is no program",
-            "",
-        ),
-        (
-            {DOCKER: {"credsStore": "no"}},
-            f"docker-credential-no gives no credential for {HOST}: ",
-            "Install docker-credential-no",
-        ),
-        (
-            {DOCKER: {"credsStore": "own"}, "bin/docker-credential-own": "echo x"},
-            "The answer of docker-credential-own is no JSON",
-            "",
-        ),
+        ({DOCKER: auths(**{HOST: {"auth": "§"}})}, rf"config\.json has no readable credential for {HOST}",
+            ""),
+        ({DOCKER: {"credsStore": "../sh"}}, r"names the credential helper '\.\./sh', which is no program",
+            ""),
+        ({DOCKER: {"credsStore": "no"}}, f"docker-credential-no gives no credential for {HOST}: ",
+            "Install docker-credential-no"),
+        ({DOCKER: {"credsStore": "own"}, "bin/docker-credential-own": "echo x"},
+            "The answer of docker-credential-own is no JSON", ""),
     ],
-)
+)  # fmt: skip
 def test_what_is_named_and_does_not_work_is_an_error(
     tmp_path: Path, files: dict[str, Any], message: str, hint: str
 ) -> None:

@@ -223,36 +223,24 @@ def test_a_refused_credential_is_to_be_renewed_and_is_not_sent_for_ever(gate: Ga
         (Answer(403, b'{"errors": [{"message": "no"}]}'), ForbiddenError, r"/token: 403 no$"),
         (Answer(401), UnauthorizedError, r"/token: 401$"),
         (Answer(404), MissingError, r"/token: 404$"),
-        (
-            Answer(200, b"x"),
-            UnavailableError,
-            r"^The answer of the token service http://.*/token cannot be read: JSON is malformed",
-        ),
-        (
-            Answer(200, b"[]"),
-            UnavailableError,
-            r"^The answer of the token service http://.* cannot be read: Expected `object`, got `array`$",
-        ),
-        (
-            Answer(200, TAGS, cut=True),
-            UnavailableError,
-            r"^GET http://.*/token: no answer RemoteProtocolError ",
-        ),
+        (Answer(200, b"x"), UnavailableError,
+            r"^The answer of the token service http://.*/token cannot be read: JSON is malformed"),
+        (Answer(200, b"[]"), UnavailableError,
+            r"^The answer of the token service http://.* cannot be read: Expected `object`, got `array`$"),
+        (Answer(200, TAGS, cut=True), UnavailableError,
+            r"^GET http://.*/token: no answer RemoteProtocolError "),
         *(
             (Answer(200, body), UnavailableError, r"^The token service http://.*/token issues no token$")
             for body in (b"{}", b'{"token": ""}', b'{"token": "a\\nb"}', '{"token": "\u00e4"}'.encode())
         ),
-        (
-            Answer(200, b'{"token": ["t"]}'),
-            UnavailableError,
-            r"/token cannot be read: Expected `str \| null`, got `array` - at `\$\.token`$",
-        ),
+        (Answer(200, b'{"token": ["t"]}'), UnavailableError,
+            r"/token cannot be read: Expected `str \| null`, got `array` - at `\$\.token`$"),
     ],
     ids=[
         *("forbidden", "unauthorized", "missing", "no JSON", "no mapping", "cut"),
         *("no token", "an empty one", "one of two lines", "one of letters that no header has", "a list"),
     ],
-)
+)  # fmt: skip
 def test_a_token_service_that_fails_is_named(
     gate: Gate, answer: Answer, kind: type[Exception], message: str
 ) -> None:

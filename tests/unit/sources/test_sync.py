@@ -221,32 +221,16 @@ def shop_files(*versions: str, more: str = "") -> dict[str, str]:
         ({"imgpkgBundle": {"image": "x.io/shops:2.0.0"}}, "2.0.0"),
         ({"image": {"url": "x.io/shops:2.0.0"}}, "2.0.0"),
         ({"image": {"url": "x.io/shops"}}, "latest"),
-        (
-            {"imgpkgBundle": {"image": "x.io/shops", "tagSelection": {"semver": {"constraints": "<2.1.0"}}}},
-            "2.0.0",
-        ),
-        (
-            {
-                "imgpkgBundle": {
-                    "image": "x.io/shops",
-                    "tagSelection": {"semver": {"constraints": ">1.0.0", "prereleases": {}}},
-                }
-            },
-            "3.0.0-rc.1",
-        ),
-        (
-            {
-                "image": {
-                    "url": "x.io/shops",
-                    "tagSelection": {"semver": {"prereleases": {"identifiers": ["beta"]}}},
-                }
-            },
-            "2.1.0-beta.1",
-        ),
+        ({"imgpkgBundle": {"image": "x.io/shops", "tagSelection": {"semver": {"constraints": "<2.1.0"}}}},
+            "2.0.0"),
+        ({"imgpkgBundle": {"image": "x.io/shops",
+            "tagSelection": {"semver": {"constraints": ">1.0.0", "prereleases": {}}}}}, "3.0.0-rc.1"),
+        ({"image": {"url": "x.io/shops",
+            "tagSelection": {"semver": {"prereleases": {"identifiers": ["beta"]}}}}}, "2.1.0-beta.1"),
         ({"image": {"url": "x.io/shops:1.0.0", "tagSelection": {"semver": "x"}}}, "1.0.0"),
         ({"image": {"url": "x.io/shops@DIGEST", "tagSelection": {"semver": {}}}}, "1.0.0"),
     ],
-)
+)  # fmt: skip
 def test_a_package_repository_is_read_at_the_tag_that_it_selects(
     synced: Synced, fetch: Any, tags: str
 ) -> None:
@@ -269,35 +253,19 @@ def test_a_package_repository_is_read_at_the_tag_that_it_selects(
 @pytest.mark.parametrize(
     ("fetch", "reason", "message", "hint"),
     [
-        (
-            {"http": {"url": "x"}},
-            "ValidationError",
-            "What this PackageRepository fetches is neither imgpkgBundle nor image",
-            "Pull it",
-        ),
+        ({"http": {"url": "x"}}, "ValidationError",
+            "What this PackageRepository fetches is neither imgpkgBundle nor image", "Pull it"),
         (None, "ValidationError", "nor image, git or inline.paths", "Pull it"),
         ({"inline": {"pathsFrom": []}}, "ValidationError", "nor image, git or inline.paths", "Pull it"),
-        (
-            {"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">9.0.0"}}}},
-            "NotFound",
-            "No tag of x.io/shops is >9.0.0",
-            "Correct its tagSelection.",
-        ),
-        (
-            {"image": {"url": "x.io/none"}},
-            "NotFound",
-            "/v2/none/manifests/latest: 404",
-            "Check the name x.io/none",
-        ),
-        (
-            {"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">>"}}}},
-            "InvalidConstraint",
-            "",
-            "",
-        ),
+        ({"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">9.0.0"}}}}, "NotFound",
+            "No tag of x.io/shops is >9.0.0", "Correct its tagSelection."),
+        ({"image": {"url": "x.io/none"}}, "NotFound", "/v2/none/manifests/latest: 404",
+            "Check the name x.io/none"),
+        ({"image": {"url": "x.io/shops", "tagSelection": {"semver": {"constraints": ">>"}}}},
+            "InvalidConstraint", "", ""),
         ({"image": {"url": "x.io/odd"}}, "InvalidPackage", "A layer of x.io/odd:latest may not hold", ""),
     ],
-)
+)  # fmt: skip
 def test_a_package_repository_that_cannot_be_read_is_a_problem_at_its_fetch(
     synced: Synced, fetch: Any, reason: str, message: str, hint: str
 ) -> None:

@@ -84,14 +84,11 @@ def test_failure_puts_everything_back(tmp_path: Path, monkeypatch: pytest.Monkey
         ("a/GIT~1/x", A, "^a/GIT~1/x: some file systems take its name for Git's own$"),
         ("x\ny", A, r"^x\\x0ay: its name contains a control character$"),
         ("", A, "^: its name is empty"),
-        (
-            "a/link",
-            File.of(b"../../x", Mode.SYMLINK),
-            "^The link a/link leads out of the package, to ../../x$",
-        ),
+        ("a/link", File.of(b"../../x", Mode.SYMLINK),
+            "^The link a/link leads out of the package, to ../../x$"),
         ("link", File.of(b"/etc/passwd", Mode.SYMLINK), "leads out of the package, to /etc/passwd"),
     ],
-)
+)  # fmt: skip
 def test_path_that_leads_out_is_refused(tmp_path: Path, path: str, file: File, message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         write_directory({path: file}, tmp_path / "p")
