@@ -374,8 +374,10 @@ def find_or_open_pulls(
             drafts = package.drafts
             if len(drafts) == 1 and not _is_proposed(drafts[0], view, listed):
                 head = short_branch(drafts[0].ref)
-                members = _groups(world.inventory.views_of(view.url), world.inventory)[0].get(head, [])
-                if others := [member for member in members if member not in texts]:
+                views = world.inventory.views_of(view.url)
+                members = _groups(views, world.inventory)[0].get(head, [])
+                named = set(texts)
+                if others := [m for m in members if named.isdisjoint(_spellings(m, called, view))]:
                     message = f"It shares a draft without a pull request with {some(others, _MOST_NAMES)}"
                     together = f"Approve them together: `reconciler approve {' '.join(members)}`."
                     raise RefusedError(f"{text}: {message}", hint=together)
@@ -388,6 +390,14 @@ def find_or_open_pulls(
                 proposed = ListedPull(view, pull, forge, mirror, members=tuple(members), tools=tools)
                 return [proposed._replace(repository=called)]
     return find_pulls(listed, text)
+
+
+def _spellings(member: str, called: str, view: RepositoryView) -> tuple[str, ...]:
+    """Return a package as it is listed, and by its path from the root of the repository."""
+    name = f"{called}/"
+    if not view.directory or not member.startswith(name):
+        return (member,)
+    return member, f"{name}{view.directory}/{member.removeprefix(name)}"
 
 
 def _is_proposed(draft: Draft, view: RepositoryView, listed: Sequence[ListedPull]) -> bool:
@@ -487,7 +497,8 @@ def shared_error(
     `texts` are the arguments that found it.
     """
     aliases = (listed.name, str(listed.pull.number), listed.package)
-    others = [member for member in listed.members if not _matches(listed, [member], texts)]
+    spelled = {member: _spellings(member, listed.called, listed.view) for member in listed.members}
+    others = [member for member, names in spelled.items() if not _matches(listed, names, texts)]
     if not others or _matches(listed, aliases, texts):
         return None
     message = f"It shares pull request {listed.name} with {some(others, _MOST_NAMES)}"

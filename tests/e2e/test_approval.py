@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.small_world import _CONFIGURATION, manifest, write_world

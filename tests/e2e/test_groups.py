@@ -240,6 +240,19 @@ def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_pack
     assert "schedule" not in shown
 
 
+def test_a_package_shares_its_draft_with_the_others_whatever_its_name_is_spelled_like(fleet: Fleet) -> None:
+    never = CONFIGURATION.format(group_by="repository, schedule: ['0 3 29 2 *']")
+    below = repository("edge").replace("branch: main", "branch: main\n    directory: packages")
+    fleet.control.commit({"reconciler.yaml": never, "manifests/repositories/edge.yaml": below})
+    fleet.world.run("apply")
+
+    one = fleet.world.run("approve", "edge/packages/p00")
+
+    assert "shares a draft without a pull request with edge/p01, edge/p02" in one.err
+    every = fleet.world.run("approve", *(f"edge/packages/{name}" for name in fleet.names))
+    assert "approved edge/p00 and 2 others: merged" in every.out
+
+
 def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
     fleet.apply()
     fleet.world.run("pr", "close", "edge#1")
