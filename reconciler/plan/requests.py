@@ -170,7 +170,6 @@ _TITLES = {
     Op.CREATE: "Create {name} from {to}",
     Op.ADOPT: "Adopt {name}, from {to}",
     Op.EDIT: "Change {name}, from {to}",
-    Op.TRANSFER: "Hand over {name}, from {to}",
     Op.DELETE: "Delete {name}",
     Op.ORPHAN: "Stop managing {name}",
 }
@@ -460,6 +459,9 @@ def _title(member: _Described, context: PlanContext) -> str:
     old, new = request.upstream_from, request.upstream_to
     if request.kind is Op.UPDATE and request.is_back:
         return f"Roll {name} back from {old} to {new}"
+    if request.kind is Op.TRANSFER:
+        moves = f", and update it from {old} to {new}" if old and old != new else ""
+        return f"Hand over {name} to {first.variant}{moves}"
     if request.kind is Op.UPDATE:
         return f"Update {name} from {old} to {new}" if old and old != new else f"Update {name} to {new}"
     return _TITLES[request.kind].format(name=name, to=new)

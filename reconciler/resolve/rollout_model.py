@@ -329,6 +329,10 @@ def judge_waves(
         wave_members = tuple(sorted(by_wave.get(wave.name, ()), key=lambda member: member.key))
         due = frozenset() if orders.pause else frozenset(_next(wave, wave_members))
         status = _judge(wave, wave_members, orders, now, due, is_last=wave is waves[-1])
+        if status.phase is WavePhase.COMPLETE and not wave_members and _is_untried(wave, waves, by_wave):
+            order = f'annotate the set with {SKIP}: "{orders.revision}/{wave.name}" to go on'
+            why = f"has no package any more, so nothing was tried there: {order}"
+            status = WaveStatus(wave.name, WavePhase.WAITING, detail=why, asks=True)
         if holding is None and _asks_first(wave, status, orders):
             order = f'annotate the set with {START}: "{orders.revision}/{wave.name}"'
             why = f"waits for a person before it begins: {order}"
@@ -343,6 +347,13 @@ def judge_waves(
     every = [member for wave_members in by_wave.values() for member in wave_members]
     moved = {member.key for member in every if member.has_moved or (member.ended and not orders.pause)}
     return Judgement(tuple(statuses), frozenset(moved if is_stopped else moved | moving))
+
+
+def _is_untried(wave: Wave, waves: Sequence[Wave], by_wave: Mapping[str, Sequence[MemberStatus]]) -> bool:
+    """Whether nothing moved after a wave, so that its packages left before they were tried."""
+    later = waves[waves.index(wave) + 1 :]
+    after = [member for name in (w.name for w in later) for member in by_wave.get(name, ())]
+    return bool(after) and not any(member.has_moved or member.ended for member in after)
 
 
 def _asks_first(wave: Wave, status: WaveStatus, orders: Orders) -> bool:

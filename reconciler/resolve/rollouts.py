@@ -365,7 +365,7 @@ def _check_orders(
     current = record.revision if record else names_asked(rolling)[0]
     if not current:
         return [], []
-    waves = {*wave_names(rolling.policy.waves), *(record.waves if record else ())}
+    waves = dict.fromkeys([*(record.waves if record else ()), *wave_names(rolling.policy.waves)])
     revisions = _revisions(rolling, record)
     problems, notes = [], []
     named = [(ROLL_BACK, ordered, "") for ordered in rolling.taken_back]
@@ -374,7 +374,7 @@ def _check_orders(
     ]
     for name, revision, wave in named:
         written = f"{revision}/{wave}" if wave else revision
-        example = f"{current}/{min(waves)}" if wave else current
+        example = f"{current}/{wave if wave in waves else next(iter(waves))}" if wave else current
         # A tag that moved adds its commit to the name of the revision: orders may have either.
         if revisions.isdisjoint({revision, bare_name(revision)}):
             if revision in named_by_set or bare_name(revision) in named_by_set:

@@ -199,3 +199,28 @@ def test_approving_all_deletes_no_wanted_package_that_a_person_deleted_in_its_dr
     assert f"approved ap1/web: {ending}" in world.run("approve", "ap1#2").out
     assert world.images() == ["", "v2", "v2"]
     assert "refs/tags/web/v2" not in world.repo("ap1").refs()
+
+
+def test_a_rollout_whose_only_canary_is_removed_waits_for_a_person() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    rest = {"repositories": [{"name": edge} for edge in ("eu1", "us1")]}
+    world.want(2, target=rest)
+
+    said = world.run("apply")
+
+    assert "wave canary: waiting, 0 of 0 published, has no package any more" in said.out
+    assert world.images()[1:] == ["v1", "v1"]
+    world.want(2, {SKIP: "web/v2/canary"}, target=rest)
+    world.settle()
+    assert world.images()[1:] == ["v2", "v2"]
+
+
+def test_the_hint_of_an_order_names_the_wave_that_it_is_about() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    world.want(2, {SKIP: "web/v9/main"})
+
+    assert 'write "web/v2/main"' in world.run("plan").out
