@@ -7,6 +7,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.edge_fleet import (
     ROLL_BACK,
+    SKIP,
     WAVES,
     make_edges,
     make_empty,
