@@ -22,7 +22,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.http.client import LimitedError, duration_text
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.refs import HEADS, is_group
 from reconciler.plan.changes import Approval, Change, Effect, LockProposal, Unfinished, WriteRemoval
@@ -105,11 +105,11 @@ def call_forge(target: Target, changes: Sequence[Change], requests: PullRequestT
             # The budget of a forge is one for all repositories: further calls would fail as well.
             yield done.result
             unwritten = [call for call, request in calls[index:] if request or call.close or call.approve]
-            yield _limited(unwritten, change.repository, error)
+            yield _limited(unwritten, target.names.repository(change), error)
             return
         except ReconcilerError as error:
             kind, ref = done.trying
-            name, packages = change.repository.name, requests.sharing(change)
+            name, packages = target.names.repository(change), requests.sharing(change)
             yield merge_results(
                 [done.result, failed_result(name, error, packages, ref, kind=kind, pushed=True)]
             )
@@ -129,7 +129,7 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
     except DefectError as error:
         merges = {approval.number: error for approval in approvals}
     for index, (approval, change) in enumerate(approvals.items()):
-        name, ref = change.repository.name, f"#{approval.number} {approval.head}"
+        name, ref = target.names.repository(change), f"#{approval.number} {approval.head}"
         try:
             merge = merges.get(approval.number)
             if isinstance(merge, ReconcilerError):
@@ -138,7 +138,7 @@ def approve_pulls(target: Target, changes: Sequence[Change]) -> Iterator[Result]
                 kind = EffectKind.MERGED if merge else _approve(target, approval)
             yield Result((Effect(name, kind, ref),))
         except (LimitedError, StoppedError) as error:
-            yield _limited(list(approvals.values())[index:], change.repository, error)
+            yield _limited(list(approvals.values())[index:], name, error)
             return
         except ReconcilerError as error:
             sharing = {other.package for other in changes if other.approve == approval}
@@ -184,11 +184,11 @@ def _with_pulls(changes: Iterable[Change]) -> Iterator[tuple[Change, PullRequest
         yield change, pull
 
 
-def _limited(rest: Sequence[Change], repository: ObjectName, error: LimitedError | StoppedError) -> Result:
+def _limited(rest: Sequence[Change], repository: str, error: LimitedError | StoppedError) -> Result:
     """Return what a limit, or the end of the run, leaves to the next one."""
     count = f"{plural(len(rest), 'pull request')} {verb(len(rest), 'is', 'are')} left"
     message = f"{count}: {error}"
-    effect = Effect(repository.name, EffectKind.OPENED, error=message, hint=error.hint, is_left=True)
+    effect = Effect(repository, EffectKind.OPENED, error=message, hint=error.hint, is_left=True)
     why = Unfinished(str(error), error.hint, pushed=True, is_left=True)
     packages = {change.package: why for change in rest}
     return Result((effect,), packages, frozenset({error.exit_code}), remaining=len(rest))
@@ -234,7 +234,7 @@ def _call(
     target: Target, change: Change, request: PullRequest | None, requests: PullRequestTexts, done: "_Done"
 ) -> None:
     """Make the calls of one change, each noted in `done` before it is made and after."""
-    name = change.repository.name
+    name = target.names.repository(change)
     if request:
         kind = EffectKind.UPDATED if request.number else EffectKind.OPENED
         done.trying = (kind, request.title)

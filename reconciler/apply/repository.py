@@ -12,7 +12,7 @@ from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge
 from reconciler.base.defects import as_defect, is_unforeseen
 from reconciler.base.errors import ConflictError, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.local.pulls import LocalTransaction, PullRecord
+from reconciler.forge.local.pulls import LocalTransaction
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate, fits_push, push
 from reconciler.git.repository import Mirror
@@ -97,7 +97,11 @@ def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails,
                 target.mirror.fetch()
         except (ReconcilerError, PackageRefusedError) as error:
             refusal = error if isinstance(error, ReconcilerError) else RefusedError(str(error))
-            yield failed_result(_name(part[0]), refusal, {change.package for change in chain(part, *waiting)})
+            yield failed_result(
+                target.names.repository(part[0]),
+                refusal,
+                {change.package for change in chain(part, *waiting)},
+            )
             return
         except Exception as error:
             if not is_unforeseen(error):
@@ -108,7 +112,7 @@ def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails,
                 continue
             defect = as_defect(f"package {part[0].package}", error)
             packages = {change.package for change in part}
-            yield failed_result(_name(part[0]), defect, packages, part[0].package.path)
+            yield failed_result(target.names.repository(part[0]), defect, packages, part[0].package.path)
             continue
         yield from pushed.failures
         if not failed:
@@ -129,13 +133,15 @@ def _apply_batch(  # noqa: C901 - one push and the three ways in which it fails,
             if not blamed or len(failed) == len(answers):
                 everyone = [(change, ", ".join(failed), _error(rejected)) for change in pushed.changes]
                 blamed = [] if len(_halves(pushed.changes)) > 1 else blamed or everyone
-        yield from (failed_result(_name(c), error, {c.package}, ref) for c, ref, error in blamed)
+        yield from (
+            failed_result(target.names.repository(c), error, {c.package}, ref) for c, ref, error in blamed
+        )
         lost = {change.package for change, _, _ in blamed}
         survivors = [change for change in pushed.changes if change.package not in lost]
         waiting += [survivors] if survivors and not rejected else _halves(survivors)
         if races == ATTEMPTS or len(refusals) == MOST_REFUSALS:
             why = _given_up(target.mirror, refusals if races < ATTEMPTS else ())
-            yield from (failed_result(_name(c), why, {c.package}) for c in chain(*waiting))
+            yield from (failed_result(target.names.repository(c), why, {c.package}) for c in chain(*waiting))
             return
 
 
@@ -171,7 +177,7 @@ def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTex
         except UnavailableError:  # the repository or the key, not this package
             raise
         except ReconcilerError as error:
-            pushed.failures.append(failed_result(_name(change), error, {change.package}))
+            pushed.failures.append(failed_result(target.names.repository(change), error, {change.package}))
             continue
         pushed.changes.append(change)
         for write, composed in zip(change.writes, moves, strict=True):
@@ -182,7 +188,9 @@ def _compose(target: Target, changes: Sequence[Change], requests: PullRequestTex
                 reported.add(composed)
                 ref, _, new = composed.update
                 kind = EffectKind.PUSHED if new else EffectKind.DELETED
-                pushed.effects.append(Effect(_name(change), kind, ref.removeprefix(HEADS), new or ""))
+                pushed.effects.append(
+                    Effect(target.names.repository(change), kind, ref.removeprefix(HEADS), new or "")
+                )
                 if staged and not isinstance(write, StartBranch):
                     staged.move(write.ref, composed.update.new, composed.time)
         if staged:
@@ -255,17 +263,19 @@ def _refusal_hint(message: str) -> str:
 def _stage_pulls(
     target: Target, staged: LocalTransaction, change: Change, requests: PullRequestTexts
 ) -> Iterator[Effect]:
+    name = target.names.repository(change)
     if change.pull:
         before = staged.find_open(change.pull.head)
         record = staged.ensure(requests.wanted(target, change, change.pull))
         if record != before:
-            yield _about(change, EffectKind.UPDATED if before else EffectKind.OPENED, record)
+            kind = EffectKind.UPDATED if before else EffectKind.OPENED
+            yield Effect(name, kind, f"#{record.number} {record.title}")
     for close in change.close:
         before = staged.find(close.number)
         # One with content that the base has counts as merged as soon as its branch goes.
         is_merged = before.state is PullState.MERGED
         if staged.close(close.number, close.comment, withdrawn=True) != before or is_merged:
-            yield _about(change, EffectKind.CLOSED, before)
+            yield Effect(name, EffectKind.CLOSED, f"#{before.number} {before.title}")
 
 
 def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]]:
@@ -283,14 +293,6 @@ def _batches(changes: Sequence[Change], mirror: Mirror) -> Iterator[list[Change]
         tags, refs = tags + new_tags, refs + new_refs
     if batch:
         yield batch
-
-
-def _about(change: Change, kind: EffectKind, pull: PullRequest | PullRecord) -> Effect:
-    return Effect(_name(change), kind, f"#{pull.number} {pull.title}")
-
-
-def _name(change: Change) -> str:
-    return change.repository.name
 
 
 def compose(write: Write, mirror: Mirror, pack: Pack, policy: CommitPolicy) -> Composed | None:

@@ -123,7 +123,8 @@ def refuse_losses(changes: Iterable[Change], policy: Policy) -> Iterator[Refusal
         consents = some(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing), _MOST_CONSENTS)
         takes = verb(len(losing), "takes objects with it", "take objects with them")
         hint = f"Review and merge by name, or write in the configuration: spec.consents: {{{consents}}}"
-        yield Refusal(Reason.LOSS_NEEDS_CONSENT, f"{some(named, _MOST_NAMES)} {takes}", hint)
+        message, packages = f"{some(named, _MOST_NAMES)} {takes}", frozenset(c.package for c in losing)
+        yield Refusal(Reason.LOSS_NEEDS_CONSENT, message, hint, packages=packages)
 
 
 def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalState | None:

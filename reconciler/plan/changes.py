@@ -413,13 +413,15 @@ class LockProposal(Struct, frozen=True):
 class Refusal(Struct, frozen=True):
     """Effects that need consent; the rest proceeds (D17).
 
-    `consent` is what a person writes into the configuration to allow exactly these.
+    `consent` is what a person writes into the configuration to allow exactly these, `packages` those that it
+    is about where they are few.
     """
 
     reason: Reason
     message: str
     hint: str
     consent: str = ""
+    packages: frozenset[PackageKey] = frozenset()
 
 
 def _not_divided(_: Collection[PackageKey]) -> "Plan":

@@ -302,11 +302,11 @@ def _resolve(opened: OpenControl, name: str) -> Oid:
 
 
 def _unknown(name: str, opened: OpenControl) -> UsageError:
-    hint = suggest(
-        name.removeprefix("origin/"),
-        _others(opened.mirror, ""),
-        otherwise="Name a branch that is pushed, or a commit in full.",
-    )
+    there, branch = _others(opened.mirror, ""), name.removeprefix("origin/")
+    if branch in there:
+        hint = f"Write {branch}: branches are named as that repository names them."
+    else:
+        hint = suggest(branch, there, otherwise="Name a branch that is pushed, or a commit in full.")
     return UsageError(f"{opened.mirror.remote} has no branch or commit {name}", hint=hint)
 
 

@@ -22,8 +22,18 @@ from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem
-from reconciler.names.refs import lock_ref, short_branch
-from reconciler.plan.changes import Approvable, Change, Op, Outcome, Plan, WaitsFor, exit_of, exits_of
+from reconciler.names.refs import TAGS, lock_ref, short_branch, short_tag
+from reconciler.plan.changes import (
+    Approvable,
+    Change,
+    MoveRef,
+    Op,
+    Outcome,
+    Plan,
+    WaitsFor,
+    exit_of,
+    exits_of,
+)
 from reconciler.plan.compare import Comparison
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.decide import adoption_obstacle
@@ -231,8 +241,16 @@ def detail(change: Change, status: PackageStatus | None = None, now: float = 0) 
     stands = f"{status.phase} {since_text(status, now)}".strip() if status and is_open else ""
     is_told = status is not None and status.phase is Phase.CONFLICT
     waits = "waits for a person" if change.waits and not is_told else ""
-    parts = (upstream_text(change), stands, change.detail, unready, waits)
+    parts = (upstream_text(change), published_text(change), stands, change.detail, unready, waits)
     return "; ".join(part for part in parts if part)
+
+
+def published_text(change: Change) -> str:
+    """Return the tags that a change publishes, where its reason tells of another thing."""
+    if change.op is not Op.PUBLISH or change.reason is Reason.PUBLISHED_BY_MERGE:
+        return ""
+    tags = [short_tag(w.ref) for w in change.writes if isinstance(w, MoveRef) and w.ref.startswith(TAGS)]
+    return f"publishes {', '.join(tags)}" if tags else ""
 
 
 _MOST_LOSSES = 20
@@ -647,7 +665,14 @@ def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
 
 def find_needs(plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome | None = None) -> list[Need]:
     """Return what waits for people, the most urgent first, by the states of packages. Deterministic."""
-    needs = [Need(Action.DECIDE, refusal.message, ()) for refusal in plan.refusals]
+    needs = [
+        Need(
+            Action.DECIDE,
+            refusal.message,
+            tuple(sorted(_place(s, plan) for s in statuses if s.package in refusal.packages)),
+        )
+        for refusal in plan.refusals
+    ]
     needs += [*_repairs(plan), *_of_packages(plan, statuses)]
     for rollout in plan.rollouts:
         needs += _of_rollout(rollout)

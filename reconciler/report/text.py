@@ -20,6 +20,7 @@ from reconciler.report.build import (
     loss_texts,
     move_text,
     moving_rollouts,
+    published_text,
     risk_summary,
     risk_texts,
     row_reason,
@@ -139,7 +140,7 @@ def change_lines(
     head = paint(change.op, _COLOURS[change.op])
     yield f"{terminal(names.of(change))}: {head} ({row_reason(change, status)})"
     facts = {
-        "why": change.detail,
+        "why": join_texts("; ", (published_text(change), change.detail)),
         "repository": address or change.package.url,
         "path": change.package.path,
         "variant": f"PackageVariant {change.variant}" if change.variant else "",

@@ -95,7 +95,10 @@ def test_a_conflict_is_of_its_own_package_and_answered_there(
     with world.edit("control", "web v2") as copy:
         for path in (copy / manifest("edge-1", "web"), copy / "manifests/other.yaml"):
             path.write_text(path.read_text().replace("revision: 1", "revision: 2"))
-    assert world.run("apply").code == Exit.WAITING
+    applied = world.run("apply")
+    assert applied.code == Exit.WAITING
+    places = {line.split()[1] for line in applied.out.splitlines() if line.startswith("pushed")}
+    assert places == {"default/edge-1", "other/edge-1"}
     items = json.loads(world.run("pr", "list", "-o", "json").out)["items"]
 
     assert {item["package"]: item["status"]["phase"] for item in items} == {

@@ -167,7 +167,8 @@ class Fork:
         ("head", "1" * 40, "Name a branch that is pushed, or a commit in full."),
         ("base", "refs/heads/nowhere", "Name a branch that is pushed, or a commit in full."),
         ("base", "mian", "Did you mean main?"),
-        ("base", "origin/main", "Did you mean main?"),
+        ("base", "origin/main", "Write main: branches are named as that repository names them."),
+        ("base", "origin/mian", "Did you mean main?"),
         ("head", "featrue", "Did you mean feature?"),
     ],
 )
