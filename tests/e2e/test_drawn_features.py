@@ -84,7 +84,7 @@ def rename_repository(life: Life, first: str, now: str) -> None:
         if variant.repository == before:
             variant.repository = now
     fleet.ledger.rename(before, now)
-    registered = [fleet.registration(r) for r in (CATALOG, *fleet.spec.repositories())]
+    registered = [fleet.spec.registration(r) for r in (CATALOG, *fleet.spec.repositories())]
     variants = {f"manifests/{v.name}.yaml": dump(v.manifest()) for v in fleet.spec.variants}
     fleet.commit_control({"manifests/repositories.yaml": "---\n".join(map(dump, registered)), **variants})
 

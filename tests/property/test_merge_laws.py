@@ -1,5 +1,6 @@
 """Laws of the package update, on random packages and on every file of the corpus."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict
-from reconciler.render.update import MergeCache, update_package
+from reconciler.render.update import MergeCache, UpdateRefused, update_package
 from tests.support.conformance import parameters
 from tests.support.corpus import ABSENT, CORPUS
 from tests.support.merges import difference, files_of, read_tree
@@ -19,9 +20,37 @@ PACKAGES = [path.parent for path in sorted(CATALOG.rglob("Kptfile"))]
 EACH = parameters(((str(path.relative_to(CATALOG)), path) for path in PACKAGES), absent=ABSENT)
 
 
+END = "# End of configuration\n"
+MANNERS: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "BOM": lambda text: f"\ufeff{text}",
+    "a comment at both ends of each document": lambda text: "---\n".join(
+        f"# Begin\n{document}{END}" for document in text.split("---\n")
+    ),
+}
+"""How people write the files of a package."""
+
+
+def link(revision: int) -> str:
+    """Return the Kptfile of a sub-package, which follows no upstream at revision 0."""
+    git = (
+        f"\n  type: git\n  git:\n    repo: https://git.example/sub\n    directory: /\n    ref: v{revision}\n"
+    )
+    followed = f"upstream:{git}upstreamLock:{git}    commit: {str(revision) * 40}\n"
+    head = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: sub\n"
+    return head + followed * bool(revision)
+
+
 @st.composite
-def examples(draw: st.DrawFn) -> Example:
-    return draw_example(Chooser(lambda size: draw(st.integers(0, size - 1))))
+def examples(draw: st.DrawFn, manners: Sequence[str] = tuple(MANNERS)) -> Example:
+    example = draw_example(Chooser(lambda size: draw(st.integers(0, size - 1))))
+    write = MANNERS[draw(st.sampled_from(manners))]
+    for side in (example.base, example.upstream, example.local):
+        if (revision := draw(st.sampled_from([None, 0, 1, 2]))) is not None:
+            side["sub/Kptfile"] = link(revision)
+        side.update({path: write(text) for path, text in side.items()})
+    return example
 
 
 @given(examples())
@@ -131,13 +160,31 @@ def _collect(value: object, path: tuple[object, ...], found: dict[tuple[object, 
         found[path] = value
 
 
+@given(examples(["CRLF", "a comment at both ends of each document"]))
+@settings(max_examples=100, deadline=None)
+def test_line_ends_and_the_last_comment_of_each_document_stay(example: Example) -> None:
+    base, upstream, local = (files_of(side) for side in (example.base, example.upstream, example.local))
+
+    merged = update_package(base, upstream, local).files
+
+    for path, file in merged.items():
+        text = file.data.decode()
+        if "\r\n" in example.base["Kptfile"]:
+            assert text.count("\n") == text.count("\r\n"), path
+        else:
+            assert text.count(END) == text.count("---\n") + 1, path
+
+
 @given(examples())
 @settings(max_examples=60, deadline=None)
 def test_compatible_mode_is_stable_too(example: Example) -> None:
     base, upstream, local = (files_of(side) for side in (example.base, example.upstream, example.local))
     options = {"mode": MergeMode.COMPATIBLE}
 
-    once = update_package(base, upstream, local, **options).files
+    try:
+        once = update_package(base, upstream, local, **options).files
+    except UpdateRefused:
+        return  # kpt refuses a sub-package or a resource that both sides added
     twice = update_package(upstream, upstream, once, **options).files
 
     assert difference(twice, once) == {}

@@ -20,255 +20,55 @@ pytestmark = pytest.mark.slow
 
 CLUSTER = "cluster-europe-01"
 HEAD = "apiVersion: apiextensions.k8s.io/v1\nkind: "
-CHANGES: dict[str, Callable[[World], None]] = {}
-Change = Callable[[World], None]
+IMAGES = '{"apiVersion": "reconciler.dev/v1alpha1", "kind": "%s"}'
+DIGEST = "sha256:" + "1" * 64
+Change = Callable[[World], object]
 
 
-FINAL = {"repository_is_away", "default_branch_is_another"}
-"""Changes after which nothing more can be changed."""
+def edit(path: str, old: str, new: str, repository: str = "control") -> Change:
+    """Return a change of a text, the first of its kind in a file."""
+
+    def change(world: World) -> None:
+        with world.edit(repository, "Change it") as copy:
+            text = (copy / path).read_text()
+            assert old in text
+            (copy / path).write_text(text.replace(old, new, 1))
+
+    return change
 
 
-def change(apply: Change) -> Change:
-    CHANGES[apply.__name__] = apply
-    return apply
+def configure(text: str) -> Change:
+    return edit("reconciler.yaml", "spec:\n", f"spec:\n{text}")
 
 
-def edit(world: World, repository: str, path: str, old: str, new: str) -> None:
-    with world.edit(repository, "Change it") as copy:
-        text = (copy / path).read_text()
-        assert old in text
-        (copy / path).write_text(text.replace(old, new, 1))
+def add(repository: str, branch: str, path: str, text: str) -> Change:
+    return lambda world: repo(world, repository).commit({path: text}, branch=branch, start="main")
 
 
 def repo(world: World, name: str) -> Repo:
     return Repo(world.root / f"{name}.git", EPOCH + 200_000)
 
 
-@change
-def object_leaves_the_snapshot(world: World) -> None:
-    edit(world, "control", "snapshot/clusters.yaml", 'traffic: "yes"', 'traffic: "no"')
-
-
-@change
-def object_has_another_label_value(world: World) -> None:
-    edit(world, "control", "snapshot/clusters.yaml", "environment: staging", "environment: production")
-
-
-@change
-def schema_comes_into_the_snapshot(world: World) -> None:
-    with world.edit("control", "Add a kind") as copy:
-        (copy / "snapshot/kinds.yaml").write_text(f"{HEAD}CustomResourceDefinition\nmetadata:\n  name: a.b\n")
-
-
-@change
-def repository_has_another_label(world: World) -> None:
-    edit(world, "control", "manifests/repositories.yaml", "region: europe", "region: asia")
-
-
-@change
-def repository_is_another_directory(world: World) -> None:
-    edit(
-        world,
-        "control",
-        "manifests/repositories.yaml",
-        "branch: main\n---",
-        "branch: main\n    directory: d\n---",
-    )
-
-
-@change
-def variant_follows_another_revision(world: World) -> None:
-    edit(world, "control", "manifests/web.yaml", "revision: 1", "revision: 2")
-
-
-@change
-def policy_is_another(world: World) -> None:
-    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  publish:\n    tags: false\n")
-
-
-@change
-def runs_are_suspended(world: World) -> None:
-    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  suspend: true\n")
-
-
-@change
-def person_edits_a_draft(world: World) -> None:
-    branch = world.draft_branch(CLUSTER, "monitoring")
-    with world.edit(CLUSTER, "Edit", branch=branch) as copy:
-        (copy / "monitoring/more.yaml").write_text(
-            "kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: more\n"
-        )
-
-
-@change
-def draft_branch_is_deleted(world: World) -> None:
-    repo(world, CLUSTER).delete(f"refs/heads/{world.draft_branch(CLUSTER, 'monitoring')}")
-
-
-@change
-def published_package_is_edited(world: World) -> None:
-    edit(world, CLUSTER, "web/deployment.yaml", "replicas: 2", "replicas: 9")
-
-
-@change
-def published_package_is_removed(world: World) -> None:
-    with world.edit(CLUSTER, "Remove it") as copy:
-        shutil.rmtree(copy / "web")
-
-
-@change
-def foreign_package_is_added(world: World) -> None:
-    with world.edit(CLUSTER, "Add one") as copy:
-        (copy / "own").mkdir()
-        (copy / "own/Kptfile").write_text("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: own\n")
-
-
-@change
-def upstream_tag_moves(world: World) -> None:
-    repo(world, "blueprints").tag("web/v1", "web/v2")
-
-
-@change
-def upstream_tag_becomes_annotated(world: World) -> None:
+def annotate_an_upstream_tag(world: World) -> None:
     blueprints = repo(world, "blueprints")
     commit = blueprints.oid("web/v1")
     blueprints.delete("refs/tags/web/v1")
     blueprints.tag("web/v1", commit, message="Signed off")
 
 
-@change
-def published_tag_is_deleted(world: World) -> None:
-    repo(world, CLUSTER).delete("refs/tags/web/v1")
+def turn_the_order_of_objects(world: World) -> None:
+    control = repo(world, "control")
+    documents = control.read("main", "snapshot/clusters.yaml").decode().split("---\n")
+    control.commit({"snapshot/clusters.yaml": "---\n".join(f"{d.rstrip()}\n" for d in reversed(documents))})
 
 
-@change
-def function_digest_is_locked(world: World) -> None:
-    repo(world, "control").commit(
-        {"locks/functions/images.json": '{"apiVersion": "reconciler.dev/v1alpha1", "kind": "ImagesLock"}'},
-        branch="reconciler/demo/state",
-    )
+def move_a_manifest(world: World) -> None:
+    control = repo(world, "control")
+    text = control.read("main", "manifests/web.yaml")
+    control.commit({"manifests/web.yaml": None, "manifests/www.yaml": text})
 
 
-@change
-def state_is_lost(world: World) -> None:
-    repo(world, "control").delete("refs/heads/reconciler/demo/state")
-
-
-@change
-def status_is_lost(world: World) -> None:
-    repo(world, "control").delete("refs/heads/reconciler/demo/status")
-
-
-@change
-def record_is_damaged(world: World) -> None:
-    path = f"packagevariants/default/{CLUSTER}.jsonl"
-    repo(world, "control").commit({path: "damaged"}, branch="reconciler/demo/state")
-
-
-@change
-def pull_request_is_closed(world: World) -> None:
-    assert world.run("pr", "close", f"{CLUSTER}/monitoring", cache="another").code == 0
-
-
-@change
-def draft_is_approved(world: World) -> None:
-    assert world.run("approve", f"{CLUSTER}/monitoring", cache="another").code == 0
-
-
-@change
-def object_joins_the_snapshot(world: World) -> None:
-    path = "snapshot/clusters.yaml"
-    with world.edit("control", "Add a cluster") as copy:
-        text = (copy / path).read_text()
-        first = text.split("---\n")[0]
-        (copy / path).write_text(f"{text.rstrip()}\n---\n{first.replace('name: ', 'name: another-', 1)}")
-
-
-@change
-def object_is_written_in_another_order(world: World) -> None:
-    path = "snapshot/clusters.yaml"
-    with world.edit("control", "Turn the order") as copy:
-        documents = (copy / path).read_text().split("---\n")
-        (copy / path).write_text("---\n".join(f"{d.rstrip()}\n" for d in reversed(documents)))
-
-
-@change
-def unrelated_file_joins_the_control_repository(world: World) -> None:
-    with world.edit("control", "Add a page") as copy:
-        (copy / "NOTES.md").write_text("Nothing reads this.\n")
-
-
-@change
-def manifest_is_removed(world: World) -> None:
-    with world.edit("control", "Remove a set") as copy:
-        (copy / "manifests/web.yaml").unlink()
-
-
-@change
-def manifest_is_no_longer_valid(world: World) -> None:
-    edit(world, "control", "manifests/web.yaml", "kind: PackageVariantSet", "kind: PackageVariantSet\nx: y")
-
-
-@change
-def manifest_moves_to_another_file(world: World) -> None:
-    with world.edit("control", "Move it") as copy:
-        (copy / "manifests/web.yaml").rename(copy / "manifests/www.yaml")
-
-
-@change
-def variants_are_paused(world: World) -> None:
-    text = "metadata:\n  annotations:\n    reconciler.dev/paused: 'true'\n"
-    edit(world, "control", "manifests/web.yaml", "metadata:\n", text)
-
-
-@change
-def limit_of_open_pull_requests_is_set(world: World) -> None:
-    edit(world, "control", "reconciler.yaml", "spec:\n", "spec:\n  pullRequests:\n    maxOpen: 1\n")
-
-
-@change
-def window_for_pull_requests_is_set(world: World) -> None:
-    schedule = "spec:\n  pullRequests:\n    schedule: ['* 3 29 2 *']\n    timezone: UTC\n"
-    edit(world, "control", "reconciler.yaml", "spec:\n", schedule)
-
-
-@change
-def function_image_is_pinned(world: World) -> None:
-    images = f"{{example.com/fn:v1: 'sha256:{'0' * 64}'}}"
-    edit(world, "control", "reconciler.yaml", "spec:\n", f"spec:\n  functions:\n    images: {images}\n")
-
-
-@change
-def locked_function_digest_is_another(world: World) -> None:
-    images = f'"images": {{"example.com/fn:v1": "sha256:{"1" * 64}"}}'
-    text = f'{{"apiVersion": "reconciler.dev/v1alpha1", "kind": "FunctionImagesLock", {images}}}'
-    repo(world, "control").commit({"locks/functions/images.json": text}, branch="reconciler/demo/state")
-
-
-@change
-def upstream_publishes_another_revision(world: World) -> None:
-    edit(world, "blueprints", "web/deployment.yaml", "replicas: 2", "replicas: 3")
-    repo(world, "blueprints").tag("web/v9", "main")
-
-
-@change
-def upstream_branch_moves(world: World) -> None:
-    edit(world, "blueprints", "web/deployment.yaml", "replicas: 2", "replicas: 4")
-
-
-@change
-def commit_beside_packages_is_pushed(world: World) -> None:
-    with world.edit(CLUSTER, "Add a page") as copy:
-        (copy / "NOTES.md").write_text("No package.\n")
-
-
-@change
-def branch_of_somebody_is_pushed(world: World) -> None:
-    repo(world, CLUSTER).commit({"NOTES.md": "Soon.\n"}, branch="feature/login", start="main")
-
-
-@change
-def draft_branch_is_made_again(world: World) -> None:
+def make_a_draft_again(world: World) -> None:
     cluster, branch = repo(world, CLUSTER), world.draft_branch(CLUSTER, "monitoring")
     commit = cluster.git[cluster.oid(branch)].peel(pygit2.Commit)
     parents = [Oid(str(parent)) for parent in commit.parent_ids]
@@ -276,47 +76,67 @@ def draft_branch_is_made_again(world: World) -> None:
     cluster.point(f"refs/heads/{branch}", made)
 
 
-@change
-def draft_is_merged_by_a_person(world: World) -> None:
-    repo(world, CLUSTER).merge(world.draft_branch(CLUSTER, "monitoring"))
-
-
-@change
-def draft_is_squashed_into_main(world: World) -> None:
-    repo(world, CLUSTER).merge(world.draft_branch(CLUSTER, "monitoring"), how="squash")
-
-
-@change
-def draft_is_proposed(world: World) -> None:
+def propose_a_draft(world: World) -> None:
     cluster, branch = repo(world, CLUSTER), world.draft_branch(CLUSTER, "monitoring")
     cluster.point(f"refs/heads/{branch.replace('drafts/', 'proposed/', 1)}", cluster.oid(branch))
     cluster.delete(f"refs/heads/{branch}")
 
 
-@change
-def published_tag_moves(world: World) -> None:
+def move_a_published_tag(world: World) -> None:
     cluster = repo(world, CLUSTER)
-    with world.edit(CLUSTER, "Add a page") as copy:
-        (copy / "NOTES.md").write_text("No package.\n")
+    cluster.commit({"NOTES.md": "No package.\n"})
     cluster.delete("refs/tags/web/v1")
     cluster.tag("web/v1", "main")
 
 
-@change
-def person_publishes_a_revision(world: World) -> None:
-    edit(world, CLUSTER, "web/deployment.yaml", "replicas: 2", "replicas: 7")
+def publish_a_revision(world: World) -> None:
+    edit("web/deployment.yaml", "replicas: 2", "replicas: 7", CLUSTER)(world)
     repo(world, CLUSTER).tag("web/v2", "main")
 
 
-@change
-def repository_is_away(world: World) -> None:
-    (world.root / f"{CLUSTER}.git").rename(world.root / "away")
-
-
-@change
-def default_branch_is_another(world: World) -> None:
+def choose_another_default_branch(world: World) -> None:
     git(world.control, "branch", "next", "main")
     git(world.control, "symbolic-ref", "HEAD", "refs/heads/next")
+
+
+STATE = "reconciler/demo/state"
+RECORD = f"packagevariants/default/{CLUSTER}.jsonl"
+CHANGES: dict[str, Change] = {
+    "schema comes": add("control", "main", "snapshot/kinds.yaml", f"{HEAD}X\nmetadata:\n  name: a.b\n"),
+    "objects in another order": turn_the_order_of_objects,
+    "label of an object": edit("snapshot/clusters.yaml", "environment: staging", "environment: production"),
+    "label of a Repository": edit("manifests/repositories.yaml", "region: europe", "region: asia"),
+    "tags are not published": configure("  publish:\n    tags: false\n"),
+    "suspended": configure("  suspend: true\n"),
+    "limit of pull requests": configure("  pullRequests:\n    maxOpen: 1\n"),
+    "window": configure("  pullRequests:\n    schedule: ['* 3 29 2 *']\n    timezone: UTC\n"),
+    "pinned image": configure(f"  functions:\n    images: {{example.com/fn:v1: '{DIGEST}'}}\n"),
+    "locked digests": add("control", STATE, "locks/functions/images.json", IMAGES % "ImagesLock"),
+    "state is lost": lambda world: repo(world, "control").delete(f"refs/heads/{STATE}"),
+    "status is lost": lambda world: repo(world, "control").delete("refs/heads/reconciler/demo/status"),
+    "damaged record": add("control", STATE, RECORD, "damaged"),
+    "file that nothing reads": add("control", "main", "NOTES.md", "Nothing reads this.\n"),
+    "invalid manifest": edit(
+        "manifests/web.yaml", "kind: PackageVariantSet", "kind: PackageVariantSet\nx: y"
+    ),
+    "manifest in another file": move_a_manifest,
+    "paused": edit(
+        "manifests/web.yaml", "metadata:\n", "metadata:\n  annotations: {reconciler.dev/paused: 'true'}\n"
+    ),
+    "branch of upstream moves": edit("web/deployment.yaml", "replicas: 2", "replicas: 4", "blueprints"),
+    "annotated tag of upstream": annotate_an_upstream_tag,
+    "commit beside packages": add(CLUSTER, "main", "NOTES.md", "No package.\n"),
+    "branch of somebody": add(CLUSTER, "feature/login", "NOTES.md", "Soon.\n"),
+    "draft made again": make_a_draft_again,
+    "draft proposed": propose_a_draft,
+    "published tag moves": move_a_published_tag,
+    "published tag is gone": lambda world: repo(world, CLUSTER).delete("refs/tags/web/v1"),
+    "revision of a person": publish_a_revision,
+    "another default branch": choose_another_default_branch,
+}
+"""What the steps of drawn lives (`tests/support/combination`) do not change."""
+FINAL = {"another default branch"}
+"""Changes after which nothing more can be changed."""
 
 
 @pytest.fixture(scope="module")

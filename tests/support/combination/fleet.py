@@ -65,9 +65,6 @@ class Fleet:
     ledger: Ledger = field(default_factory=Ledger)
     repos: dict[str, Repo] = field(default_factory=dict)
     sites: dict[str, str] = field(default_factory=lambda: {"north": "n0", "south": "s0"})
-    declined: set[str] = field(default_factory=set)
-    away: set[str] = field(default_factory=set)
-    runs: int = 0
 
     # building
 
@@ -76,15 +73,15 @@ class Fleet:
         self.root.mkdir(parents=True, exist_ok=True)
         names = {self.spec.git_of(r)[0] for r in (CATALOG, *self.spec.repositories())} | {"control"}
         for name in sorted(names):
-            self.repos[name] = self.make(name)
+            self.add(name)
         for package in [*DRAWN, *self.spec.corpus]:
             self.release(package, package_files(package))
         for repository in self.spec.repositories():
             self._add_neighbours(repository)
-        registered = [self.registration(r) for r in (CATALOG, *self.spec.repositories())]
+        registered = [self.spec.registration(r) for r in (CATALOG, *self.spec.repositories())]
         self.commit_control(
             {
-                "reconciler.yaml": dump(self.configuration()),
+                "reconciler.yaml": dump(self.spec.configuration()),
                 "manifests/repositories.yaml": "---\n".join(map(dump, registered)),
             }
         )
@@ -97,21 +94,9 @@ class Fleet:
         """Make one repository."""
         return make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
 
-    def configuration(self) -> dict[str, Any]:
-        """Return reconciler.yaml as data."""
-        return self.spec.configuration()
-
-    def registration(self, repository: str) -> dict[str, Any]:
-        """Return the manifest of a Repository."""
-        return self.spec.registration(repository)
-
-    def decide(self, verb: str, repository: str, number: int) -> tuple[str, ...]:
-        """Return the command that closes a pull request or opens it again; nothing where that is done."""
-        return "pr", verb, f"{repository}#{number}"
-
-    def merge(self, repository: str, head: str, how: str) -> None:
-        """Merge a pull request as a person does: `merge`, `squash` or `rebase`."""
-        self.repo(repository).merge(head, how=how)
+    def add(self, name: str) -> None:
+        """Make one more repository."""
+        self.repos[name] = make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
 
     def _add_neighbours(self, repository: str) -> None:
         repo, directory = self.repo(repository), self.spec.git_of(repository)[1]
@@ -245,7 +230,7 @@ class Fleet:
 
     def write_configuration(self) -> None:
         """Write reconciler.yaml again."""
-        self.commit_control({"reconciler.yaml": dump(self.configuration())})
+        self.commit_control({"reconciler.yaml": dump(self.spec.configuration())})
 
     def zone(self, site: str, repository: str) -> str:
         """Return the zone of a site as the cluster of a repository knows it, "" where there is none."""
@@ -300,14 +285,13 @@ class Fleet:
 
     # commands
 
-    def places(self) -> list[str]:
+    def places(self, cache: str = "cache") -> list[str]:
         """Return the options that name this fleet."""
-        return ["--control", str(self.root / "control.git"), "--cache-dir", str(self.root / "cache")]
+        return ["--control", str(self.root / "control.git"), "--cache-dir", str(self.root / cache)]
 
-    def run(self, *line: str) -> Result:
+    def run(self, *line: str, cache: str = "cache") -> Result:
         """Run one command in this process."""
-        self.runs += 1
-        return run_line([*line, *self.places()])
+        return run_line([*line, *self.places(cache)])
 
     def all_refs(self) -> dict[str, dict[str, str]]:
         """Return every ref of every repository, without what is recorded of runs."""

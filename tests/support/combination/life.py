@@ -65,6 +65,8 @@ class Life:
     def settle(self, earlier: oracles.Observation | None = None) -> None:
         """Run until nothing is left to do, disturbed first if a step asked for it; check everything.
 
+        The second run has an empty cache: it is that of another clone.
+
         Args:
             earlier: What was seen before an edit of a draft, which answers what it touches alone.
         """
@@ -74,7 +76,8 @@ class Life:
         applied = self.command("apply", "-o", "json")
         after = self.fleet.all_refs()
         status = self.command("status", "-o", "json")
-        again = self.command("apply", "-o", "json")
+        again = self.command("apply", "-o", "json", cache=f"cache-{self.count}")
+        shutil.rmtree(self.fleet.root / f"cache-{self.count}")
         earlier_plan, refused = self.last_plan, self.observation
         self.observation = oracles.Observation(read(again), read(status), self.results)
         self.violations += oracles.check_everything(self.fleet, self.observation)
@@ -106,16 +109,11 @@ class Life:
         if checked is not None:
             self.proposal = Proposal(read(checked), checked.code, self.away)
 
-    def command(self, *line: str) -> Result:
+    def command(self, *line: str, cache: str = "cache") -> Result:
         """Run a command, and keep what it printed for the checks."""
-        result = self.fleet.run(*line)
+        result = self.fleet.run(*line, cache=cache)
         self.results.append((" ".join(line), result))
         return result
-
-    def decide(self, verb: str, repository: str, number: int) -> None:
-        """Close a pull request, or open it again: with a command, or on the page of its forge."""
-        if line := self.fleet.decide(verb, repository, number):
-            self.command(*line)
 
     # disturbances
 

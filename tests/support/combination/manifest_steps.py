@@ -214,7 +214,8 @@ def mistake_a_repository(life: "Life", repository: str, how: str) -> None:
         case "directory":
             wrong["spec"]["git"]["directory"] = f"sites/{repository}"
         case "address":
-            fleet.repos.setdefault("fresh", fleet.make("fresh"))
+            if "fresh" not in fleet.repos:
+                fleet.add("fresh")
             wrong["spec"]["git"] |= {"repo": "../fresh.git", "directory": repository}
     mistaken = {"removed": "", "syntax": f"{{{{{{\n{texts[repository]}"}.get(how, dump(wrong))
     file, right = "manifests/repositories.yaml", "---\n".join(texts.values())

@@ -193,7 +193,7 @@ def merge(life: "Life", repository: str, head: str, how: str) -> None:
     if how == "rebase" and _has_merges(life.fleet, repository, head):
         how = "squash"
     with life.merging(repository, [pull]):
-        life.fleet.merge(repository, head, how)
+        life.fleet.repo(repository).merge(head, how=how)
 
 
 def _has_merges(fleet: Fleet, repository: str, head: str) -> bool:
@@ -223,7 +223,7 @@ def approve_all(life: "Life") -> None:
 def close(life: "Life", repository: str, head: str) -> None:
     pull = _find(life, repository, head)
     if pull:
-        life.decide("close", repository, pull.number)
+        life.command("pr", "close", f"{repository}#{pull.number}")
         life.drop_draft(repository, pull)
 
 
@@ -238,7 +238,7 @@ def _closed(life: "Life", random: Random) -> Arguments | None:
 
 @step(2, _closed)
 def reopen(life: "Life", repository: str, number: int) -> None:
-    life.decide("reopen", repository, number)
+    life.command("pr", "reopen", f"{repository}#{number}")
 
 
 @step(1, _pull)
