@@ -404,98 +404,38 @@ NOT_QUOTED = LOCAL.format("false").replace('"', "")
 B = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: b\n"
 
 
-@pytest.mark.parametrize(
-    ("function", "row"),
-    [
-        (
-            "delete-annotations:v0.1",
-            Row(
-                "one of two",
-                {"annotationKeys": " x, q,"},
-                body() + NOTES,
-                body() + NOTES.replace('    x: "1"\n', ""),
-                ("Number of annotations removed: 1", "Annotation: [x] removed from resource: [a]"),
-            ),
-        ),
-        ("delete-annotations:v0.1", Row("all", {"annotationKeys": "x,z"}, body() + NOTES, body())),
-        (
-            "delete-annotations:v0.1",
-            Row("no keys", {"annotationKeys": " ,"}, body() + NOTES, "error: `annotationKeys` is required"),
-        ),
-        (
-            "remove-local-config-resources:v0.1",
-            Row(
-                "local ones",
-                {},
-                body() + LOCAL.format("True") + "---\n" + B,
-                B,
-                ("Number of resources pruned: 1", "Resource name: [a]"),
-            ),
-        ),
-        (
-            "remove-local-config-resources:v0.1",
-            Row(
-                "no local ones",
-                {},
-                body() + LOCAL.format("false"),
-                body() + LOCAL.format("false"),
-                ("found no local config resources to prune",),
-            ),
-        ),
-        (
-            "remove-local-config-resources:v0.1",
-            Row("false without quotes", {}, body() + NOT_QUOTED, body() + NOT_QUOTED),
-        ),
-        (
-            "upsert-resource:v0.2",
-            Row(
-                "replaced",
-                config_map("a", k="new") | {"kind": "ConfigMap"},
-                body("  k: old"),
-                body("  k: new"),
-            ),
-        ),
-        (
-            "upsert-resource:v0.2",
-            Row(
-                "of a list",
-                {"apiVersion": "v1", "kind": "List", "items": [config_map("a", k="new")]},
-                body("  k: old"),
-                body("  k: new"),
-            ),
-        ),
-        (
-            "upsert-resource:v0.2",
-            Row(
-                "no items",
-                {"apiVersion": "v1", "kind": "List"},
-                body("  k: old"),
-                "error: the List has no items",
-            ),
-        ),
-        (
-            "upsert-resource:v0.2",
-            Row(
-                "of another namespace",
-                {**config_map("a"), "metadata": {"name": "a", "namespace": "x"}},
-                body("  k: old"),
-                body("  k: old"),
-            ),
-        ),
-        (
-            "upsert-resource:v0.2",
-            Row(
-                "of another file",
-                {
-                    **config_map("a"),
-                    "metadata": {"name": "a", "annotations": {"config.kubernetes.io/target-path": "q.yaml"}},
-                },
-                body("  k: old"),
-                body("  k: old"),
-            ),
-        ),
+UPSERT = config_map("a", k="new")
+PATH = {"config.kubernetes.io/target-path": "q.yaml"}
+ADDED_AND_REMOVED = {
+    "delete-annotations:v0.1": [
+        Row("one of two", {"annotationKeys": " x, q,"}, body() + NOTES,
+            body() + NOTES.replace('    x: "1"\n', ""),
+            ("Number of annotations removed: 1", "Annotation: [x] removed from resource: [a]")),
+        Row("all", {"annotationKeys": "x,z"}, body() + NOTES, body()),
+        Row("no keys", {"annotationKeys": " ,"}, body() + NOTES, "error: `annotationKeys` is required"),
     ],
-    ids=lambda value: value.why if isinstance(value, Row) else value.partition(":")[0],
+    "remove-local-config-resources:v0.1": [
+        Row("local ones", {}, f"{body()}{LOCAL.format('True')}---\n{B}", B,
+            ("Number of resources pruned: 1", "Resource name: [a]")),
+        Row("no local ones", {}, body() + LOCAL.format("false"), body() + LOCAL.format("false"),
+            ("found no local config resources to prune",)),
+        Row("false without quotes", {}, body() + NOT_QUOTED, body() + NOT_QUOTED),
+    ],
+    "upsert-resource:v0.2": [
+        Row("replaced", UPSERT, body("  k: old"), body("  k: new")),
+        Row("of a list", {"apiVersion": "v1", "kind": "List", "items": [UPSERT]}, body("  k: old"),
+            body("  k: new")),
+        Row("no items", {"apiVersion": "v1", "kind": "List"}, body("  k: old"),
+            "error: the List has no items"),
+        *(Row(why, {**UPSERT, "metadata": {"name": "a", **of}}, body("  k: old"), body("  k: old"))
+            for why, of in (("of another namespace", {"namespace": "x"}),
+                ("of another file", {"annotations": PATH}))),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "row"), [(name, row) for name, rows in ADDED_AND_REMOVED.items() for row in rows]
 )
 def test_added_and_removed(function: str, row: Row) -> None:
     check_row(function, row)
@@ -612,34 +552,19 @@ def test_apply_replacements(row: Row) -> None:
 LABELS = {"app": "web", "tier": "a"}
 
 
-@pytest.mark.parametrize(
-    ("selector", "matches"),
-    [
-        ("", True),
-        ("app", True),
-        ("other", False),
-        ("!app", False),
-        ("!other", True),
-        ("app=web", True),
-        ("app==web", True),
-        ("app=a", False),
-        ("other=a", False),
-        ("app!=a", True),
-        ("app!=web", False),
-        ("other!=a", True),
-        ("tier in (a, b)", True),
-        ("tier in (b)", False),
-        ("other in (a)", False),
-        ("tier notin (b)", True),
-        ("tier notin (a,b)", False),
-        ("other notin (a)", True),
-        ("app=web,tier=a", True),
-        ("app=web,tier=b", False),
-        ("app=x,tier=a", False),
-    ],
-)
-def test_label_selectors_match_as_in_kubernetes(selector: str, *, matches: bool) -> None:
-    assert matches_selector(selector, LABELS) is matches
+MATCHING = [
+    *("", "app", "!other", "app=web", "app==web", "app!=a", "other!=a", "tier in (a, b)", "tier notin (b)"),
+    *("other notin (a)", "app=web,tier=a"),
+]
+OTHERS = [
+    *("other", "!app", "app=a", "other=a", "app!=web", "tier in (b)", "other in (a)", "tier notin (a,b)"),
+    *("app=web,tier=b", "app=x,tier=a"),
+]
+
+
+@pytest.mark.parametrize("selector", [*MATCHING, *OTHERS])
+def test_label_selectors_match_as_in_kubernetes(selector: str) -> None:
+    assert matches_selector(selector, LABELS) is (selector in MATCHING)
     assert matches_selector(selector, None) is (selector == "" or "!" in selector or "notin" in selector)
 
 
@@ -653,17 +578,9 @@ KPTFILE = {"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "metadata": {"name": "
 
 
 @pytest.mark.parametrize("package", ["", "sub"])
-@pytest.mark.parametrize(
-    ("name", "path", "is_context"),
-    [
-        ("kptfile.kpt.dev", "package-context.yaml", True),
-        ("kptfile.kpt.dev", "other.yaml", False),
-        ("other", "package-context.yaml", False),
-    ],
-)
-def test_package_context_gets_the_name_of_its_package(
-    package: str, name: str, path: str, *, is_context: bool
-) -> None:
+@pytest.mark.parametrize("name", ["kptfile.kpt.dev", "other"])
+@pytest.mark.parametrize("path", ["package-context.yaml", "other.yaml"])
+def test_package_context_gets_the_name_of_its_package(package: str, name: str, path: str) -> None:
     prefix = f"{package}/" if package else ""
     foreign = Resource({**KPTFILE, "metadata": {"name": "other"}}, path="x/Kptfile", index=0)
     context = Resource(config_map(name, zone="a"), path=prefix + path, index=0)
@@ -671,14 +588,12 @@ def test_package_context_gets_the_name_of_its_package(
 
     results = [*BUILTINS["builtins/gen-pkg-context"](BuiltinCall(items, package=package))]
 
+    is_context = (name, path) == ("kptfile.kpt.dev", "package-context.yaml")
     assert [each.message for each in results] == ["generated package context"]
     assert items[-1].path == prefix + "package-context.yaml"
     assert items[-1].value["data"] == ({"zone": "a", "name": "edge"} if is_context else {"name": "edge"})
     assert len(items) == (3 if is_context else 4)
-    assert {k: items[-1].value[k] for k in ("apiVersion", "kind")} == {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-    }
+    assert (items[-1].api_version, items[-1].kind) == ("v1", "ConfigMap")
     assert is_context or items[-1].is_local_config  # a new one is configuration, an old one stays as it is
 
 
