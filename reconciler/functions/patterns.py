@@ -1,10 +1,9 @@
 """Regular expressions of Go and patterns of Git: RE2 needs linear time, so none of a user can stall a run."""
 
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import re2
 
@@ -20,33 +19,8 @@ class PatternError(ValueError):
     """The text is no regular expression."""
 
 
-class Pattern(Protocol):
-    """The methods of a compiled expression that are used here."""
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        ...
-
-    def search(self, text: str) -> "Match | None":
-        """Return the first match, None if there is none."""
-        ...
-
-    def fullmatch(self, text: str) -> "Match | None":
-        """Return the match of the whole text, None if there is none."""
-        ...
-
-
-class Match(Protocol):
-    """The methods of a match that are used here."""
-
-    def groups(self) -> Sequence[str | None]:
-        """Return the text of every group."""
-        ...
-
-    def group(self, number: int) -> str | None:
-        """Return the text of one group; 0 is the whole match."""
-        ...
+Pattern = re.Pattern[str]
+"""A compiled expression: RE2's has the methods of Python's that are used here."""
 
 
 @lru_cache(maxsize=1024)

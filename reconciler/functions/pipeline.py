@@ -399,7 +399,6 @@ class _Run:
         yield from (resource.path for resource in self.all_resources() if id(resource) not in left_out)
 
     def _config(self, step: Step, visible: Iterable[Resource]) -> _Config:
-        """Return the functionConfig of a step, with the changes of the steps before it."""
         if step.config_map:
             data = {str(key): builtin.call.as_text(value) for key, value in step.config_map.items()}
             named = {"name": "function-input"}
@@ -416,7 +415,6 @@ class _Run:
     def _with_charts(
         self, step: Step, engine: StepEngine, config: _Config, visible: Iterable[Resource]
     ) -> StepEngine:
-        """Return the engine with the charts of the package that the configuration asks for."""
         start = f"{step.package}/" if step.package else ""
         files = {path.removeprefix(start): f for path, f in self._files.items() if path.startswith(start)}
         try:
@@ -648,7 +646,6 @@ def _protected_fields(resources: Iterable[Resource]) -> dict[str, Any]:
 
 
 def _changed_fields(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, ...]:
-    """Return the paths of the protected fields that differ, sorted."""
     if before.get("kind") and after.get("kind") is None:
         return ("the place",)
     paths = sorted(before.keys() | after.keys())

@@ -416,7 +416,6 @@ def _passwords(line: str) -> Iterator[str]:
 
 
 def _forms(text: str) -> set[str]:
-    """Return how a file may spell a value: as it is, in both kinds of quotes, in a URL."""
     quoted = (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], text.replace("'", "''"))
     return {text, *quoted, quote(text, safe="")}
 

@@ -144,7 +144,6 @@ def _classify_fresh(
 
 
 def _by_policy(conflict: Conflict, decision: ConflictDecision) -> Answer:
-    """Return the answer of a policy; `conflict` has its name."""
     chosen = conflict.upstream if decision.winner is OnConflict.UPSTREAM else conflict.local
     return Answer(conflict, AnsweredBy.POLICY, chosen, decision.policy, decision.source)
 
@@ -258,7 +257,6 @@ def _classify_lines(conflict: Conflict, context: DraftContext) -> Conflict | Ans
 
 
 def _parse_conflict(name: ConflictName, context: DraftContext) -> Conflict | None:
-    """Return the conflict of a name, None if the name is of another package."""
     prefix = f"{context.package}/" if context.package else ""
     path, resource, field_path = ("" if part == "-" else unquote(part) for part in name[:3])
     if not path.startswith(prefix):

@@ -73,7 +73,9 @@ WriteFields = Callable[[Files, ResolvedVariant], Files | Blocked]
 class ChartContents(dict[Oid, Files]):
     """Package trees by their ids, with rendered ones; `refused` has the reasons for missing ones."""
 
-    refused: Mapping[Oid, str]
+    def __init__(self, contents: Mapping[Oid, Files]) -> None:
+        super().__init__(contents)
+        self.refused: Mapping[Oid, str] = getattr(contents, "refused", {})
 
 
 class RenderedCharts(NamedTuple):
@@ -84,7 +86,7 @@ class RenderedCharts(NamedTuple):
     blocked: Mapping[ObjectName, Blocked]
 
 
-class _BlockedError(Exception):
+class BlockedError(Exception):
     """A side of a variant cannot be made."""
 
     def __init__(self, why: Blocked) -> None:
@@ -94,7 +96,7 @@ class _BlockedError(Exception):
 
 def _made(value: T | Blocked) -> T:
     if isinstance(value, Blocked):
-        raise _BlockedError(value)
+        raise BlockedError(value)
     return value
 
 
@@ -156,12 +158,11 @@ def render_charts(
                 sides[resolved.variant.key] = list(
                     _sides(resolved, contents, inventory, write_fields, prepared)
                 )
-            except _BlockedError as error:
+            except BlockedError as error:
                 blocked[resolved.variant.key] = error.why
     if not sides and not blocked:
         return RenderedCharts(tuple(variants), contents, {})
     rendered = ChartContents(contents)
-    rendered.refused = getattr(contents, "refused", {})
     every = [(key, side) for key, sides_of_call in sides.items() for side in sides_of_call]
     as_made = [(key, _as_made(side)) for key, side in every if side.run is None]
     tried = _make([(key, side) for key, side in every if side.run is not None], run)
@@ -173,7 +174,7 @@ def render_charts(
         try:
             renderings = made.get(resolved.variant.key, ())
             packages = {role: _rendered([r for r in renderings if r.side.role is role]) for role in _Role}
-        except _BlockedError as error:
+        except BlockedError as error:
             blocked[resolved.variant.key] = error.why
             continue
         inputs = frozenset[str]().union(*(rendering.inputs for rendering in renderings))
@@ -261,7 +262,6 @@ def _moved_places(
 
 
 def _make(sides: Sequence[tuple[ObjectName, _Side]], run: RunPipelines) -> list[tuple[ObjectName, _Made]]:
-    """Return what sides render to, in one batch."""
     results = run([side.run or {} for _, side in sides])
     return [
         (key, _Made(side, result, None) if result.error else _package(side, result))
@@ -328,7 +328,7 @@ def _otherwise(
         try:
             if side.otherwise and (files is None or _distance(files, side)):
                 sides.append((key, side._replace(run=side.otherwise())))
-        except _BlockedError as error:
+        except BlockedError as error:
             blocked[key] = error.why
     return sides
 
@@ -337,7 +337,7 @@ def _rendered(renderings: Sequence[_Made]) -> Files | None:
     """Return the package of a side, of several possible ones that which differs least from what it led to."""
     made = [(rendering.files, rendering.side) for rendering in renderings if rendering.files is not None]
     if renderings and not made:
-        raise _BlockedError(_failure(renderings[-1]))
+        raise BlockedError(_failure(renderings[-1]))
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
         return made[0][0] if made else None
     # Of two that differ as much it is what is recorded.
@@ -479,7 +479,6 @@ def _is_chart_step(item: Any) -> bool:
 
 
 def _chart_steps(files: Files) -> tuple[Step, ...]:
-    """Return the steps of a package that render charts. Total."""
     names = (KPTFILE, IGNORE_FILE)
     declaring = tuple(sorted((p, f) for p, f in files.items() if p.rpartition("/")[2] in names))
     may_have = any(RENDER_HELM_CHART.encode() in file.data for _, file in declaring)
@@ -573,7 +572,6 @@ def _recorded_configuration(files: Files, local: Files) -> set[str]:
 
 
 def _named_values(files: Files) -> Iterator[str]:
-    """Yield the paths of the values files that configurations of charts name."""
     for package, _, config in chart_configurations(files):
         for chart in mappings_at(config, "helmCharts"):
             names = value_at(chart, "templateOptions", "values", "valuesFiles")
@@ -593,7 +591,6 @@ def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, 
 
 
 def _without_charts(files: Files) -> Files:
-    """Return a package without its charts, their values, and the steps that render them."""
     upstream_files = _upstream_alone(files)
     return _edit_pipeline({path: file for path, file in files.items() if path not in upstream_files}, _charts)
 
@@ -673,7 +670,6 @@ def _is_served(name: str, served: Collection[tuple[str, str]]) -> bool:
 
 
 def _with_capabilities_of(files: Files, recorded: Files) -> Files:
-    """Return a package with configurations that have the version and APIs of the recorded ones."""
     changed: dict[str, File] = {}
     for _, path, config in chart_configurations(files):
         documents = documents_of(recorded[path]) if path in recorded else ()

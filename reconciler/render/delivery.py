@@ -731,7 +731,6 @@ def _generate(delivery: Delivery, inventory: Inventory) -> _Generated:
 
 
 def _up_to_date(delivery: Delivery, inventory: Inventory) -> RenderedDelivery:
-    """Return an up-to-date delivery from its record (D15)."""
     return RenderedDelivery(
         delivery.cluster, delivery.resolved, _recorded(delivery.resolved, inventory), delivery.lock.resolution
     )
@@ -802,7 +801,6 @@ def merge_generated(
 
 
 def _drops_dependents(new: File, old: File) -> bool:
-    """Return whether a package that needs the old file does not need the new one."""
     before, after = (
         needed_by(values[0]) if (values := _values(file.data)) else frozenset() for file in (old, new)
     )

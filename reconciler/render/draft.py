@@ -217,7 +217,6 @@ def _is_upstream(decision: ConflictDecision | None) -> bool:
 def _merge_main(
     draft: Draft, inputs: VariantInputs, files: Files, policy: ConflictPolicy
 ) -> PackageInProgress | Blocked:
-    """Return the draft with the changes on main since the draft was created."""
     resolved, contents = inputs.resolved, inputs.contents
     if not (has_main_moved(resolved) and draft.base_tree and resolved.local):
         return PackageInProgress(files)

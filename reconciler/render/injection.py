@@ -168,7 +168,6 @@ def _named(injectors: Iterable[InjectionSelector]) -> Iterator[GroupKind]:
 
 
 def _gated(inventory: Inventory) -> Iterator[GroupKind]:
-    """Yield the kinds of the objects that gates of rollouts read."""
     for rollout in inventory.policy.rollouts:
         for gate in (gate for wave in rollout.waves for gate in wave.gates.objects):
             yield GroupKind(group_of(gate.api_version), gate.kind)

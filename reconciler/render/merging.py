@@ -515,7 +515,6 @@ def _changed_configuration(sides: Sides) -> frozenset[str]:
 
 
 def _with_configuration(side: Files, configuration: Files) -> Files:
-    """Return a side with local's configuration, without the Kptfiles of other sub-packages."""
     return {**side, **{p: f for p, f in configuration.items() if p in side or not p.endswith(f"/{KPTFILE}")}}
 
 
@@ -780,7 +779,6 @@ _NONE = object()
 
 
 def _part(value: Any, path: Iterable[str | int]) -> Any:
-    """Return the part of a value at a path, `_NONE` where there is none."""
     try:
         for step in path:
             value = value[step]

@@ -145,7 +145,6 @@ def _render_variants(
     run: RunPipelines,
     show_progress: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
 ) -> dict[ObjectName, RenderedVariant]:
-    """Render each package by itself."""
     resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
 
     def restore(key: tuple[ObjectName, bool], files: Files, result: PipelineResult) -> Files | Blocked:
@@ -339,7 +338,6 @@ def _untouched(
 def _with_subpackages(
     package: Package | Blocked, resolved: ResolvedVariant, contents: Contents
 ) -> Package | Blocked:
-    """Return a rendered package with the list of its sub-packages that have an upstream."""
     if isinstance(package, Blocked) or package.is_recorded:
         return package
     main = contents.get(resolved.local, {}) if resolved.local else {}
@@ -464,13 +462,11 @@ def _beyond_run(tree: Oid, contents: Contents) -> Blocked | None:
 
 
 def _refusal(tree: Oid, contents: Contents) -> str:
-    """Return the reason why a tree was not fetched, as the end of a sentence."""
     why = contents.refused.get(tree, "") if isinstance(contents, Refusals) else ""
     return f": {why}" if why else ""
 
 
 def _render_fresh(inputs: VariantInputs, inventory: Inventory) -> Package | Blocked:
-    """Render a package from upstream and main alone."""
     resolved, contents = inputs.resolved, inputs.contents
     if resolved.local is None:
         merged = clone_upstream(resolved, contents)
@@ -675,5 +671,4 @@ def _warnings(result: PipelineResult) -> Iterator[str]:
 
 
 def _one_line(text: str) -> str:
-    """Return a message of a function as one line."""
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -259,7 +259,6 @@ class _Inputs(Struct):
         return _Masked(values, facts, masked, sources, (sources, facts, roles, *digests))
 
     def _pin(self, pin: Pin) -> Pin:
-        """Return a pin without a tree of own values."""
         return replace(pin, tree=Oid("")) if pin.tree in self.made else pin
 
     def _steps_of(self, tree: Oid) -> tuple[Step, ...]:

@@ -19,7 +19,7 @@ from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.policy import OnConflict
 from reconciler.records.state import SubpackageRecord
-from reconciler.render.charts import ChartContents
+from reconciler.render.charts import BlockedError, ChartContents
 from reconciler.render.conflicts import conflict_policy, policy_sources
 from reconciler.render.kptfile import edit_kptfile, kptfile_value, strip_ownership
 from reconciler.render.merging import Contents, base_not_found, merge_three_way, prepare_sides
@@ -58,12 +58,6 @@ class ComposedUpstreams(NamedTuple):
     blocked: Mapping[ObjectName, Blocked]
 
 
-class _BlockedError(Exception):
-    def __init__(self, why: Blocked) -> None:
-        super().__init__(why.message)
-        self.why = why
-
-
 def compose_upstreams(
     variants: Sequence[ResolvedVariant], contents: Contents, inventory: Inventory
 ) -> ComposedUpstreams:
@@ -77,13 +71,13 @@ def compose_upstreams(
             try:
                 done.append(composer.compose(resolved))
                 continue
-            except _BlockedError as error:
+            except BlockedError as error:
                 blocked[resolved.variant.key] = error.why
         done.append(resolved)
     if not composer.made:
         return ComposedUpstreams(tuple(variants), contents, blocked)
-    composed = ChartContents({**contents, **composer.made})
-    composed.refused = getattr(contents, "refused", {})
+    composed = ChartContents(contents)
+    composed |= composer.made
     return ComposedUpstreams(tuple(done), composed, blocked)
 
 
@@ -192,7 +186,7 @@ class _Composer:
             if commit
             else "it has no upstreamLock"
         )
-        raise _BlockedError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
+        raise BlockedError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
 
     def _commit_of(self, kptfile: Mapping[str, Any]) -> str:
         """Return the commit of an upstreamLock; kpt writes the object of an annotated tag."""
@@ -210,7 +204,7 @@ class _Composer:
             new_upstream=UpstreamRef(git["repo"], git["directory"], pin.ref, pin.commit.oid),
         )
         if isinstance(merged, Blocked):
-            raise _BlockedError(merged)
+            raise BlockedError(merged)
         conflicts = [conflict for conflict, decision in merged.conflicts if decision is None]
         if conflicts:
             where = ", ".join(
@@ -220,13 +214,13 @@ class _Composer:
                 f"The upstream package and {pin.ref} of its sub-package both changed {where}. "
                 "Bring that revision into the upstream package, or set reconciler.dev/on-conflict-fields"
             )
-            raise _BlockedError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(conflicts)))
+            raise BlockedError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(conflicts)))
         return merged.files
 
     def _stripped(self, pin: Pin) -> Files:
         files = strip_ownership(self._contents[pin.tree])
         if isinstance(files, Blocked):
-            raise _BlockedError(files)
+            raise BlockedError(files)
         return files
 
 
@@ -242,7 +236,6 @@ def _kptfile(file: File | None) -> Mapping[str, Any]:
 
 
 def _upstream_address(kptfile: Mapping[str, Any]) -> tuple[object, object]:
-    """Return repository and directory of an upstream, as they are written."""
     git = value_at(kptfile, "upstream", "git")
     return value_at(git, "repo"), value_at(git, "directory")
 
@@ -253,5 +246,5 @@ def _with_fields(files: Files, fields: Mapping[str, Any]) -> Files:
         lambda value: (SetValue((name,), new) for name, new in fields.items() if value.get(name) != new),
     )
     if isinstance(done, Blocked):
-        raise _BlockedError(done)
+        raise BlockedError(done)
     return done

@@ -87,7 +87,6 @@ def take_back(
         if files != local:
             taken[place] = tree_id(files)
             more[taken[place]] = files
-    more.refused = getattr(contents, "refused", {})
     return tuple(_taken_back(resolved, taken) for resolved in variants), more
 
 

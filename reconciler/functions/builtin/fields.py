@@ -4,7 +4,7 @@ Two notations: field specs of kustomize's filters (`spec/template/metadata/label
 paths of replacements (`spec.containers.[name=app].image`, `items.*.x`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -111,6 +111,18 @@ def parse_specs(value: Any, where: str) -> list[FieldSpec]:
         )
         for item in value
     ]
+
+
+def configured_specs(config: Mapping[str, Any], field: str) -> list[FieldSpec]:
+    """Return the field specs of a configuration in `field`, or under their older name `fieldSpecs`.
+
+    Raises:
+        FunctionFailedError: It has both, or a value that is no list of field specs.
+    """
+    if config.get("fieldSpecs") and config.get(field):
+        raise FunctionFailedError(f"only one of fieldSpecs and {field} may be set")
+    name = "fieldSpecs" if config.get("fieldSpecs") else field
+    return parse_specs(config.get(name), name)
 
 
 def split_path(text: str) -> tuple[str, ...]:

@@ -143,17 +143,15 @@ def _normalized(name: str) -> str:
 
 
 def _insert(call: BuiltinCall, new: Resource) -> None:
-    """Replace the value of the object of the same name, or add the new one."""
-    for item in call.items:
-        if (item.api_version, item.kind, item.namespace, item.name) == (
-            new.api_version,
-            new.kind,
-            new.namespace,
-            new.name,
-        ):
-            item.value = new.value
-            return
-    call.items.append(new)
+    old = next((item for item in call.items if _key(item) == _key(new)), None)
+    if old is None:
+        call.items.append(new)
+    else:
+        old.value = new.value
+
+
+def _key(item: Resource) -> tuple[str, ...]:
+    return item.api_version, item.kind, item.namespace, item.name
 
 
 def enable_gcp_services(call: BuiltinCall) -> Iterator[FunctionResult]:
@@ -172,10 +170,7 @@ def enable_gcp_services(call: BuiltinCall) -> Iterator[FunctionResult]:
         owned = {id(item): item for item in call.items if item.annotations.get(_OWNER) == owner}
         call.items[:] = [item for item in call.items if id(item) not in owned]
         for new in _services(service_set, owner):
-            key = (new.api_version, new.kind, new.namespace, new.name)
-            old = next(
-                (e for e in owned.values() if (e.api_version, e.kind, e.namespace, e.name) == key), None
-            )
+            old = next((item for item in owned.values() if _key(item) == _key(new)), None)
             if old is not None:
                 del owned[id(old)]
                 old.value, old.path = new.value, new.path

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text, file_of
-from reconciler.functions.builtin.fields import FieldRef, FieldSpec, find_spec, parse_specs
+from reconciler.functions.builtin.fields import FieldRef, FieldSpec, configured_specs, find_spec
 from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
 
@@ -58,10 +58,7 @@ def _read_annotations(call: BuiltinCall) -> tuple[dict[str, str], list[FieldSpec
         annotations = config.get("data")
     elif call.config_kind in _ANNOTATION_KINDS and call.config_api_version.startswith("fn.kpt.dev/"):
         annotations = config.get("annotations")
-        if config.get("fieldSpecs") and config.get("additionalAnnotationFields"):
-            raise FunctionFailedError("only one of fieldSpecs and additionalAnnotationFields may be set")
-        field = "fieldSpecs" if config.get("fieldSpecs") else "additionalAnnotationFields"
-        specs = parse_specs(config.get(field), field)
+        specs = configured_specs(config, "additionalAnnotationFields")
     else:
         raise FunctionFailedError("`functionConfig` must be a `ConfigMap` or `SetAnnotations`")
     if not isinstance(annotations, dict) or not annotations:
@@ -228,7 +225,6 @@ def _set_labels(resource: Resource, labels: dict[str, str]) -> int:
 
 
 def _put_labels(value: dict[str, Any], path: str, labels: dict[str, str], *, create: bool) -> int:
-    """Write labels into the mappings at a path, and return the number of labels written."""
     count = 0
     above, _, path = path.rpartition("/")
     holders = find_spec(value, above.split("."), create=False) if above else (FieldRef({"": value}, ""),)

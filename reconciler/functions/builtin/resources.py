@@ -36,7 +36,7 @@ def upsert_resource(call: BuiltinCall) -> Iterator[FunctionResult]:
             # The configuration of a function is no object of the package.
             if any(name in resource.annotations for name in _FUNCTION):
                 continue
-            if _identity(resource) == _identity(new) and (not target or resource.file == target):
+            if resource.identity == new.identity and (not target or resource.file == target):
                 resource.value = copy_value(value)
                 replaced = True
         if not replaced:
@@ -52,10 +52,6 @@ def _read_objects(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         raise FunctionFailedError("failed to configure function: the List has no items")
     return items
-
-
-def _identity(resource: Resource) -> tuple[str, str, str, str]:
-    return resource.group, resource.kind, resource.namespace, resource.name
 
 
 def remove_local_config_resources(call: BuiltinCall) -> Iterator[FunctionResult]:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
-from reconciler.functions.builtin.fields import FieldSpec, parse_specs
+from reconciler.functions.builtin.fields import FieldSpec, configured_specs
 from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
 from reconciler.krm.schema import is_namespaced_kind
@@ -170,26 +170,22 @@ def _subjects(resource: Resource, origin: str) -> Iterator[_Slot]:
             yield _Slot(subject, "namespace", origin)
 
 
-class _Service(NamedTuple):
-    group: str
-    path: tuple[str, ...]
-
-
 _SERVICES: Final = {
-    "CustomResourceDefinition": _Service(
-        "apiextensions.k8s.io", ("spec", "conversion", "webhook", "clientConfig", "service")
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): (
+        *("spec", "conversion", "webhook", "clientConfig", "service"),
     ),
-    "APIService": _Service("apiregistration.k8s.io", ("spec", "service")),
+    ("apiregistration.k8s.io", "APIService"): ("spec", "service"),
 }
+"""The place of a service with a namespace in objects without one, by their group and kind."""
 
 
 def _service(resource: Resource, *, create: bool) -> dict[str, Any] | None:
     """Return the service of a cluster-scoped object that has a namespace, or may get one."""
-    service = _SERVICES.get(resource.kind)
-    if service is None or service.group != resource.group:
+    path = _SERVICES.get((resource.group, resource.kind))
+    if path is None:
         return None
     value = resource.value
-    for step in service.path:
+    for step in path:
         child = value.get(step)
         if child is None and create:
             child = value[step] = {}
@@ -200,7 +196,6 @@ def _service(resource: Resource, *, create: bool) -> dict[str, Any] | None:
 
 
 def _replace(slots: Iterable[_Slot], replacement: _Replacement) -> list[str]:
-    """Write the new namespace into matching fields, and return the former values."""
     changed = []
     for slot in slots:
         current = str(slot.holder.get(slot.key) or "default")
@@ -250,7 +245,7 @@ def _plain(
             slots.append(_Slot(resource.value.setdefault("metadata", {}), "namespace", ""))
         elif resource.kind == "Namespace" and resource.api_version == "v1":
             slots.append(_Slot(resource.metadata, "name", ""))
-        elif resource.kind in _SERVICES:
+        elif (resource.group, resource.kind) in _SERVICES:
             slots += [slot for slot in _slots(resource, call) if slot.key == "namespace"]
         if resource.kind in ("ClusterRoleBinding", "RoleBinding"):
             slots += _subjects(resource, "")
@@ -306,10 +301,7 @@ def _read_fields(call: BuiltinCall) -> tuple[str, list[FieldSpec]]:
         and call.config_api_version == "fn.kpt.dev/v1alpha1"
     ):
         new = str(config.get("namespace") or "")
-        if config.get("fieldSpecs") and config.get("additionalNamespaceFields"):
-            raise FunctionFailedError("only one of fieldSpecs and additionalNamespaceFields may be set")
-        field = "fieldSpecs" if config.get("fieldSpecs") else "additionalNamespaceFields"
-        specs = parse_specs(config.get(field), field)
+        specs = configured_specs(config, "additionalNamespaceFields")
     else:
         raise FunctionFailedError(
             "failed to configure function: `functionConfig` must be a `ConfigMap` or `SetNamespace`"

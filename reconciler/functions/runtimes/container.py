@@ -179,7 +179,6 @@ def _environment() -> dict[str, str]:
 
 
 def _without_pull_messages(stderr: str) -> str:
-    """Return the messages of a function without those of the engine about pulling."""
     prefixes = (
         "Trying to pull",
         "Getting image source",

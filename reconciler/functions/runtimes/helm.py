@@ -3,14 +3,12 @@
 import os
 import re
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -34,7 +32,7 @@ from reconciler.functions.charts import (
 )
 from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.helm_worker import OLD_VERSION, pass_a_second
-from reconciler.functions.runtimes.process import Worker, limit_process, run_process
+from reconciler.functions.runtimes.process import WorkerRuntime, limit_process, run_process
 from reconciler.krm.schema import served_everywhere
 from reconciler.krm.values import differences, value_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
@@ -63,24 +61,13 @@ _TRIED: Final = "tried-value-16ch"
 _ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
 
 
-class HelmRuntime:
+class HelmRuntime(WorkerRuntime):
     """Renders charts one after another. The same charts and values give the same resources, or an error."""
 
     def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
-        self._policy = policy
-        self._check = check
-        self._worker = Worker(_WORKER, _BASE_BYTES, policy, check)
+        super().__init__(_WORKER, _BASE_BYTES, policy, check)
         self._kept: frozenset[str] = frozenset()
         self._replies: dict[bytes, dict[str, Any]] = {}
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._worker.close()
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for render-helm-chart where an engine is installed or mapped, else the reason."""
@@ -193,7 +180,6 @@ class HelmRuntime:
 
 
 def _archive(chart: Chart) -> bytes:
-    """Return the archive to render, without schemas that would be fetched."""
     return without_schemas(chart) if chart.elsewhere else chart.archive
 
 
@@ -237,7 +223,6 @@ def _by_source(output: str) -> dict[str, str]:
 
 
 def _refuse(call: ChartCall, reply: dict[str, Any], render: _Render) -> None:
-    """Raise ChartError where a chart failed, or gives what other runs or clusters would not."""
     chart = call.chart
     if reply.get("error"):
         raise _failure(call, reply["error"])

@@ -199,7 +199,6 @@ def _render_all(
 
 
 def _waits(files: Files, policy: FunctionPolicy) -> bool:
-    """Tell whether a package has a function that may run in an executable or a container."""
     if not policy.runtime and not policy.exec:
         return False
     try:

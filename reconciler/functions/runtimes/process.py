@@ -7,11 +7,12 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Self, cast
 
 from msgspec import Struct
 
@@ -213,7 +214,6 @@ def _parse_output(data: bytes, output_bytes: int) -> tuple[dict[str, Any], str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and its group, and close its pipes."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -340,3 +340,21 @@ class Worker:
                     return None
                 data += chunk
         return bytes(data)
+
+
+class WorkerRuntime:
+    """A runtime with one worker process, which answers one call after another and ends with the runtime."""
+
+    def __init__(
+        self, module: str, base_bytes: int, policy: FunctionPolicy, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare the worker; the arguments are its own."""
+        self._policy, self._check = policy, check
+        self._worker = Worker(module, base_bytes, policy, check)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.close()

@@ -200,7 +200,6 @@ def _image_key(image: str, call: FunctionCall) -> list[Any]:
 
 
 def _encode(result: PipelineResult, before: Files) -> bytes:
-    """Encode a result as a header of one line, then the bytes of the changed files."""
     changed = changed_files(before, result.files)
     head = {
         "removed": sorted(before.keys() - result.files.keys()),

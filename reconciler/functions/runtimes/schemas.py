@@ -129,7 +129,6 @@ _CustomSchemas = Mapping[tuple[str, str], Structural]
 
 
 def _custom_schemas(values: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str, str], Structural]]:
-    """Yield apiVersion, kind and schema of each version of each CustomResourceDefinition."""
     for kind, definition in definitions_of(values):
         for version, schema in definition.schemas.items():
             yield (f"{kind.group}/{version}", kind.kind), schema.of_files

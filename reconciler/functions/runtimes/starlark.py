@@ -1,16 +1,14 @@
 """Starlark functions, in a worker process without environment and with little memory."""
 
-import threading
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import orjson
 
 from reconciler.base.values import Refused
 from reconciler.functions.catalog import STARLARK
 from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
-from reconciler.functions.runtimes.process import Worker
+from reconciler.functions.runtimes.process import WorkerRuntime
 from reconciler.policy import FunctionPolicy
 
 _WORKER: Final = "reconciler.functions.runtimes.starlark_worker"
@@ -19,25 +17,11 @@ _BASE_BYTES: Final = 256 << 20
 _FAILURE: Final = "failed to evaluate function: error: function failure"
 
 
-class StarlarkRuntime:
+class StarlarkRuntime(WorkerRuntime):
     """Runs scripts one after another in one worker process; a killed worker is replaced."""
 
     def __init__(self, policy: FunctionPolicy, check: Callable[[], None] = lambda: None) -> None:
-        self._policy = policy
-        self._worker = Worker(_WORKER, _BASE_BYTES, policy, check)
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the worker, if there is one."""
-        self._worker.close()
+        super().__init__(_WORKER, _BASE_BYTES, policy, check)
 
     def can_run(self, call: FunctionCall) -> str:
         """Return "" for a version of the starlark function that the catalog claims, else the reason."""

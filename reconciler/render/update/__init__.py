@@ -156,7 +156,6 @@ STRATEGIES: Mapping[Strategy, Callable[[Sides, MergeSettings, MergeReport], Resu
 
 
 def _merge_one(path: str, whole: Sides, sides: Sides, settings: MergeSettings, report: MergeReport) -> Result:
-    """Merge one package's own files; its sub-packages are merged separately."""
     present = tuple(not path or has_directory(side, path) for side in whole)
     # kpt stops where both sides added a package at one path, whatever is in it.
     if present == (False, True, True) and settings.like_kpt:
@@ -221,7 +220,6 @@ def _is_same_tree(left: Files, right: Files, settings: MergeSettings) -> bool:
 
 
 def _is_unedited(base: File | None, side: File | None, settings: MergeSettings) -> bool:
-    """Return whether a file has the values and comments of the base; kpt formats what it fetches."""
     if base is None or side is None or base.oid == side.oid or base.mode != side.mode:
         return is_equal(base, side)
     old, new = (settings.cache.split(file) for file in (base, side))
@@ -307,7 +305,6 @@ def _replace_kptfile(
 
 
 def _independent(local: Files) -> dict[str, Files]:
-    """Return the files of each sub-package with its own upstream."""
     packages: dict[str, Files] = {}
     for name, file in local.items():
         directory, _, base = name.rpartition("/")
@@ -380,7 +377,6 @@ def update_package(
 
 
 def _nested_paths(files: Files) -> tuple[str, ...]:
-    """Return the paths that are both a file and a directory of another file."""
     # Git has no tree in which a name is both.
     parents = {path[:index] for path in files for index, letter in enumerate(path) if letter == "/"}
     return tuple(sorted(parents & files.keys()))

@@ -268,7 +268,6 @@ def _merge_root(
 
 
 def _same_identity(base: Node | None, upstream: Node) -> bool:
-    """Return whether upstream changed neither name, namespace nor upstream."""
     metadata = (child(base, "metadata"), child(upstream, "metadata"))
     pairs = [tuple(child(node, name) for node in metadata) for name in ("name", "namespace")]
     pairs += [(child(base, name), child(upstream, name)) for name in _LINKS]
@@ -295,7 +294,6 @@ def _merge_metadata(
 
 
 def _with_ownership(annotations: Merged, local: Node | None) -> Merged:
-    """Return merged annotations with local's ownership annotations."""
     if isinstance(annotations, (Node, MergedLines)):
         return annotations
     if isinstance(annotations, FromUpstream):

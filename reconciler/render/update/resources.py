@@ -268,7 +268,6 @@ def _only_namespace_differs(base: FileDocument | None, local: FileDocument) -> b
 
 
 def _unique(resources: Iterable[ResourceSides]) -> dict[Identity, ResourceSides]:
-    """Return the named resources with an identity that no other of these has."""
     by_identity: dict[Identity, list[ResourceSides]] = {}
     for resource in resources:
         identity = resource.any_side.document.identity
@@ -397,7 +396,6 @@ def _comes_back(
 def _merge_whole(
     base: FileDocument | None, upstream: FileDocument, local: FileDocument, report: MergeReport
 ) -> str:
-    """Choose one side of an encrypted document."""
     theirs, ours = upstream.document, local.document
     sides = [side.document for side in (base, local) if side is not None]
     if any(is_unedited(side.tree, theirs.tree, like_kpt=False) for side in sides):
