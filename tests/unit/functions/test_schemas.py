@@ -3,55 +3,44 @@
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.functions.protocol import FunctionCall, FunctionRun
 from reconciler.functions.runtimes.schemas import SchemaRuntime
 
 RUNTIME = SchemaRuntime()
-DEPLOYMENT: dict[str, Any] = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "web", "annotations": {"internal.config.kubernetes.io/path": "web.yaml"}},
-    "spec": {
-        "replicas": 3,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "spec": {"containers": [{"name": "web", "image": "nginx", "ports": [{"containerPort": 80}]}]}
-        },
-    },
-}
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "sites.example.com"},
-    "spec": {
-        "group": "example.com",
-        "names": {"kind": "Site", "plural": "sites"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["url"],
-                                "properties": {
-                                    "url": {"type": "string"},
-                                    "port": {"type": "integer", "format": "int32", "nullable": True},
-                                },
-                            }
-                        },
-                    }
-                },
-            }
-        ],
-    },
-}
+DEPLOYMENT: dict[str, Any] = yaml.safe_load("""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, annotations: {internal.config.kubernetes.io/path: web.yaml}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {spec: {containers: [{name: web, image: nginx, ports: [{containerPort: 80}]}]}}
+""")
+CRD: dict[str, Any] = yaml.safe_load("""
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: sites.example.com}
+spec:
+  group: example.com
+  names: {kind: Site, plural: sites}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            required: [url]
+            properties:
+              url: {type: string}
+              port: {type: integer, format: int32, nullable: true}
+""")
 
 
 def check(*items: dict[str, Any], **options: str) -> FunctionRun:

@@ -85,10 +85,6 @@ def test_large_integers_end_at_the_time_limit(source: str) -> None:
         assert "it needs more than 1 s" in result.results[0].message
 
 
-def test_script_has_empty_environment(runtime: StarlarkRuntime) -> None:
-    assert run(runtime, "if ctx.environment != {}:\n  fail('leak')").exit_code == 0
-
-
 @pytest.mark.parametrize(
     "config", [None, {"apiVersion": "v1", "kind": "Secret"}, {"apiVersion": "x/v1", "kind": "StarlarkRun"}]
 )

@@ -1,6 +1,5 @@
 """Decision tables of conflict policies and of open conflicts, with every combination once (D10)."""
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -21,10 +20,10 @@ from reconciler.render.answers import (
 )
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS, conflict_policy
 from reconciler.render.update import Conflict, ConflictDecision, update_package
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import kptfile, package
 from tests.support.values import replace
 
-ANY = "*"
 SIDES = ("", "upstream", "local")
 LEVELS = (
     "a field of the Kptfile",
@@ -80,108 +79,66 @@ def test_first_level_with_a_policy_wins() -> None:
         ), levels
 
 
-CONDITIONS = {
-    "policy": SIDES,
-    "the draft has": ("local's", "upstream's", "a third"),
-    "kept": ("nothing", "these values", "other values", "the place"),
-    "our newest commit asks about": ("nothing", "what main has", "what the draft has"),
-}
-TABLE = {
-    # policy, the draft has, kept, our newest commit asks about
-    (ANY, ANY, "these values", ANY): "keep",
-    (ANY, ANY, "the place", ANY): "keep",
-    ("", "local's", "nothing", ANY): "waits",
-    ("", "local's", "other values", ANY): "waits",
-    ("", "upstream's", "nothing", ANY): "edit",
-    ("", "upstream's", "other values", ANY): "edit",
-    ("", "a third", "nothing", "nothing"): "edit",
-    ("", "a third", "nothing", "what main has"): "edit",
-    ("", "a third", "nothing", "what the draft has"): "waits",
-    ("", "a third", "other values", "nothing"): "edit",
-    ("", "a third", "other values", "what main has"): "edit",
-    ("", "a third", "other values", "what the draft has"): "waits",
-    ("upstream", "local's", "nothing", ANY): "edit",
-    ("upstream", "local's", "other values", ANY): "edit",
-    ("upstream", "upstream's", "nothing", ANY): "policy",
-    ("upstream", "upstream's", "other values", ANY): "policy",
-    ("upstream", "a third", "nothing", ANY): "edit",
-    ("upstream", "a third", "other values", ANY): "edit",
-    ("local", "local's", "nothing", ANY): "policy",
-    ("local", "local's", "other values", ANY): "policy",
-    ("local", "upstream's", "nothing", ANY): "edit",
-    ("local", "upstream's", "other values", ANY): "edit",
-    ("local", "a third", "nothing", ANY): "edit",
-    ("local", "a third", "other values", ANY): "edit",
-}
+ANSWERS: DecisionTable[str] = DecisionTable(
+    {
+        "policy": ("", "upstream", "local"),
+        "the draft has": ("local's", "upstream's", "a third"),
+        "kept": ("nothing", "these values", "other values", "the place"),
+        "our newest commit asks about": ("nothing", "what main has", "what the draft has"),
+    },
+    [
+        ({"kept": ("these values", "the place")}, "keep", "a person kept the value"),
+        ({"policy": "upstream", "the draft has": "upstream's"}, "policy", "upstream's by policy"),
+        ({"policy": "local", "the draft has": "local's"}, "policy", "local's by policy"),
+        ({"policy": ("upstream", "local")}, "edit", "people wrote another value than the policy's"),
+        ({"the draft has": "local's"}, "waits", "nothing changed since we asked"),
+        (
+            {"the draft has": "a third", "our newest commit asks about": "what the draft has"},
+            "waits",
+            "our commit asked about that very value",
+        ),
+        ({}, "edit", "people wrote another value"),
+    ],
+)
 VALUES = {"local's": "mine", "upstream's": "new", "a third": "both"}
 CONFLICT = Conflict("app.yaml", "ConfigMap app", "data.color", "old", "new", "mine", "BothChanged")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the product of all conditions."""
-
-    policy: str
-    draft: str
-    kept: str
-    question: str
-
-
-ROWS = [Row(*values) for values in product(*CONDITIONS.values())]
-
-
-def expected(row: Row) -> str:
-    values = (row.policy, row.draft, row.kept, row.question)
-    (text,) = (
-        text
-        for pattern, text in TABLE.items()
-        if all(p in (ANY, v) for p, v in zip(pattern, values, strict=True))
-    )
-    return text
-
-
-def name(upstream: str, local: str):
+def name(upstream: str, local: str) -> ConflictName:
     mark = f"{value_mark(upstream)}-{value_mark(local)}"
     return conflict_name("web", CONFLICT.path, CONFLICT.resource, CONFLICT.field, mark)
 
 
-def answers(row: Row) -> Answers:
-    now = VALUES[row.draft]
+def answered(case: Case) -> str:
+    now = VALUES[case["the draft has"]]
     questions = {
         "nothing": {},
         "what main has": {name("new", "mine"): ""},
         "what the draft has": {name("new", now): ""},
-    }
+    }[case["our newest commit asks about"]]
     kept = {
         "nothing": [],
         "these values": [name("new", now)],
         "other values": [name("older", now)],
         "the place": [name("", "").without_mark],
-    }
-    return Answers(questions[row.question], questions[row.question], frozenset(kept[row.kept]))
-
-
-def test_answer_table_has_every_combination_once() -> None:
-    assert len(ROWS) == 3 * 3 * 4 * 3
-    assert all(isinstance(expected(row), str) for row in ROWS)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(vars(row).values()))
-def test_conflict_is_open_or_answered_as_in_the_table(row: Row) -> None:
-    context = DraftContext(
-        package="web",
-        commit="",
-        answers=answers(row),
-        files=package({"app.yaml": resource(VALUES[row.draft])}),
-        upstream=package({"app.yaml": resource("new")}),
-        choose=lambda _: None,
+    }[case["kept"]]
+    of_draft = context(
+        answers=Answers(questions, questions, frozenset(kept)), files=package({"app.yaml": resource(now)})
     )
-    conflicts = [(CONFLICT, ConflictDecision(OnConflict(row.policy)) if row.policy else None)]
+    decision = ConflictDecision(OnConflict(case["policy"])) if case["policy"] else None
 
-    classified = classify_conflicts(conflicts, (), context)
+    conflicts, answers = classify_conflicts([(CONFLICT, decision)], (), of_draft)
 
-    results = [answer.by for answer in classified[1]] or ["waits" for _ in classified[0]]
-    assert results == [expected(row) if expected(row) == "waits" else AnsweredBy(expected(row))]
+    return ", ".join(["waits" for _ in conflicts] + [str(answer.by) for answer in answers])
+
+
+def test_table_of_answers_is_complete() -> None:
+    ANSWERS.check_complete()
+
+
+@pytest.mark.parametrize("row", ANSWERS.rows, ids=str)
+def test_conflict_is_open_or_answered_as_in_the_table(row: Row[str]) -> None:
+    assert ANSWERS.mistakes(row, answered) == []
 
 
 FULL = "Keep: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb"

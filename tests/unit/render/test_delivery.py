@@ -288,6 +288,3 @@ def test_package_that_is_retained_keeps_its_file_where_main_has_it() -> None:
     assert whole(kept.rendered.fresh).files == files
     assert kept.packages == {}
     assert rendered(an_inventory(), lock=retained()).stalled == {variant_key(OWNER)}
-
-
-# Differences of generated files

@@ -3,7 +3,6 @@
 import pytest
 
 import reconciler.render as stage
-from reconciler.names.objects import File
 from reconciler.policy import MergeMode
 from reconciler.render import package as package_stage
 from reconciler.render import rendered
@@ -100,21 +99,6 @@ def test_conditions_merge_by_type() -> None:
     assert status == {"conditions": [{"type": "a", "status": "1"}, {"type": "b", "status": "1"}]}
 
 
-@pytest.mark.parametrize(
-    ("data", "value"),
-    [
-        (b"a: 1\n", {"a": 1}),
-        (b"a: &x 1\nb: *x\n", {"a": 1, "b": 1}),
-        (b"a: [", {}),
-        (b"- a\n", {}),
-        (b"", {}),
-        (b"a: 1\n---\nb: 1\n", {"a": 1}),
-    ],
-)
-def test_value_of_a_kptfile_is_a_mapping(data: bytes, value: dict[str, object]) -> None:
-    assert kptfile_value(File.of(data).data) == value
-
-
 def test_stage_imports_what_it_is_asked_for() -> None:
     assert stage.__getattr__("render_packages") is package_stage.render_packages
     for name in ("Blocked", "Package", "Rendered", "RenderedVariant"):
@@ -133,20 +117,3 @@ def test_conflict_in_metadata_of_a_kptfile_is_named_by_its_path(field: str) -> N
     (conflict,) = update_package(base, upstream, local).conflicts
 
     assert (conflict.path, conflict.field) == ("Kptfile", f"metadata.{field}.a")
-
-
-def test_package_context_keeps_its_own_name_and_no_other_value() -> None:
-    def side(value: str) -> str:
-        return (
-            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n"
-            f"data:\n  name: {value}\n  package-path: {value}\n  zone: {value}\n"
-        )
-
-    sides = [
-        package({"Kptfile": HEAD, "package-context.yaml": side(value)}) for value in ("one", "two", "three")
-    ]
-
-    done = update_package(*sides)
-
-    assert [conflict.field for conflict in done.conflicts] == ["data.zone"]
-    assert done.files["package-context.yaml"] == sides[2]["package-context.yaml"]

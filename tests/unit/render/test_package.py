@@ -9,7 +9,6 @@ from reconciler.api.porch import Downstream, InjectionSelector, PackageVariantSp
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand.expansion import expand
-from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.step import PipelineResult, Stage, Step, StepRun, Unrunnable
 from reconciler.inventory.inventory import Commit, Source
@@ -34,61 +33,12 @@ from tests.support.sets import repository, world
 from tests.support.values import replace
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: p\npipeline:\n  mutators:\n"
-SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\nspec:\n  x: a-a # kpt-set: ${two}-${one}\n"
+SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\n"
 
 
 def made(pipeline: str, **more: object) -> Package:
     files = {"Kptfile": File.of((KPTFILE + pipeline).encode()), "s.yaml": File.of(SERVICE.encode())}
     return Package(tree_id(files), files, **more)  # type: ignore[arg-type]
-
-
-def run_functions(package: Package | Blocked) -> Package | Blocked:
-    """Run the functions of one package, those that are built in."""
-
-    def run(packages: Sequence[Files]) -> list[PipelineResult]:
-        return [run_pipeline(files) for files in packages]
-
-    return all_functions({"it": package}, run)["it"]
-
-
-def test_output_of_functions_is_the_package() -> None:
-    package = made("  - image: set-namespace:v0.4\n    configMap: {namespace: prod}\n")
-
-    done = run_functions(package)
-
-    assert isinstance(done, Package)
-    assert b"namespace: prod" in done.files["s.yaml"].data
-    assert done.tree == tree_id(done.files)
-    assert done.ready
-
-
-def test_function_without_runtime_makes_package_unready() -> None:
-    package = made("  - image: example.com/x:v1\n")
-
-    done = run_functions(package)
-
-    assert isinstance(done, Package)
-    assert done.tree == package.tree
-    assert not done.ready
-    assert done.unready[0].startswith("Functions cannot run: example.com/x:v1")
-
-
-def test_failed_function_is_reported_with_its_error() -> None:
-    done = run_functions(made("  - image: set-image:v0.1\n"))
-
-    assert isinstance(done, Package)
-    assert done.unready[0].startswith("Functions failed: mutators[0]: set-image:v0.1")
-
-
-def test_warnings_are_kept() -> None:
-    package = made("  - image: apply-setters:v0.2\n    configMap: {one: x-y}\n")
-
-    done = run_functions(package)
-
-    assert isinstance(done, Package)
-    assert done.ready
-    assert len(done.warnings) == 1
-    assert "grows with every run" in done.warnings[0]
 
 
 TIMES: DecisionTable[int] = DecisionTable(

@@ -1,10 +1,7 @@
 """Comments across an update: each comment of a side is in the result, or listed as dropped."""
 
-import itertools
-
 import pytest
 
-from reconciler.policy import OnConflict
 from reconciler.render.update import Updated, update_package
 from tests.support.model import kptfile, package
 
@@ -41,23 +38,15 @@ spec:
 PLACES = (
     "header head label labels tier replicas count first name image arg one second last foot".split()  # noqa: SIM905
 )
-VALUES = {
-    "nothing": ("", ""),
-    "replicas": ("replicas: 3", "replicas: {}"),
-    "image": ("image: app:1", "image: app:{}"),
-    "args": ("- --two", "- --two{}"),
-}
 
 
-def side(comment: str, mark: str, value: str, number: str) -> str:
-    old, new = VALUES[value]
-    text = BASE.replace(f"# {comment} 0", f"# {comment} {mark}") if comment else BASE
-    return text.replace(old, new.format(number)) if old else text
+def side(comment: str, mark: str, image: str = "app:1") -> str:
+    return BASE.replace(f"# {comment} 0", f"# {comment} {mark}").replace("app:1", image)
 
 
-def update(upstream: str, local: str, policy: OnConflict = OnConflict.ASK) -> Updated:
+def update(upstream: str, local: str) -> Updated:
     files = [package({"Kptfile": kptfile("web"), "app.yaml": text}) for text in (BASE, upstream, local)]
-    return update_package(*files, on_conflict=policy)
+    return update_package(*files)
 
 
 def listed(updated: Updated) -> str:
@@ -65,52 +54,19 @@ def listed(updated: Updated) -> str:
     return "\n".join(text or "" for each in conflicts for text in (each.upstream, each.local))
 
 
-@pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
-@pytest.mark.parametrize("values", [*itertools.product(VALUES, VALUES)], ids="-".join)
-def test_every_dropped_comment_is_listed(values: tuple[str, str], policy: OnConflict) -> None:
-    for place in PLACES:
-        for comments in ((place, ""), ("", place), (place, place)):
-            upstream = side(comments[0], "u", values[0], "7")
-            local = side(comments[1], "k", values[1], "9")
-
-            updated = update(upstream, local, policy)
-
-            seen = updated.files["app.yaml"].data.decode() + listed(updated)
-            made = [f"# {comment} {mark}" for comment, mark in zip(comments, "uk", strict=True) if comment]
-            assert [comment for comment in made if comment not in seen] == [], (comments, values, seen)
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("value", VALUES)
-def test_comment_that_upstream_changed_comes_where_people_left_it(place: str, value: str) -> None:
-    updated = update(side(place, "u", "nothing", ""), side("", "", value, "9"))
-
-    assert updated.files["app.yaml"].data.decode() == side(place, "u", value, "9")
-    assert (updated.conflicts, updated.decided) == ((), ())
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_comment_that_both_sides_changed_is_yours_and_says_so(place: str) -> None:
-    updated = update(side(place, "u", "image", "7"), side(place, "k", "nothing", ""))
+    updated = update(side(place, "u", "app:7"), side(place, "k"))
 
-    assert updated.files["app.yaml"].data.decode() == side(place, "k", "image", "7")
+    assert updated.files["app.yaml"].data.decode() == side(place, "k", "app:7")
     assert [each.conflict.upstream for each in updated.decided] == [f"# {place} u"]
     assert [each.rule.text for each in updated.decided] == [
         "both sides changed this comment, and local's stays"
     ]
 
 
-@pytest.mark.parametrize("removed", ["  replicas: 3 # count 0\n", BASE])
-def test_comment_goes_with_what_is_removed_and_is_listed(removed: str) -> None:
-    upstream = BASE.replace(removed, "") or "apiVersion: v1\nkind: Other\nmetadata:\n  name: app\n"
-
-    updated = update(upstream, side("count", "k", "nothing", ""), OnConflict.UPSTREAM)
-
-    assert "# count k" in updated.files["app.yaml"].data.decode() + listed(updated)
-
-
 def test_equal_comments_on_both_sides_are_not_listed() -> None:
-    both = side("count", "x", "nothing", "")
+    both = side("count", "x")
 
     updated = update(both.replace("tier: web", "tier: up"), both.replace("image: side:1", "image: side:9"))
 

@@ -318,8 +318,11 @@ def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: b
 @pytest.mark.parametrize("field", ["name", "package-path"])
 def test_package_context_keeps_its_own_name_and_path(field: str) -> None:
     context = f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  {field}: {{}}\n"
-    sides = [{"package-context.yaml": context.format(name)} for name in ("example", "changed", "mine")]
+    names = ("example", "changed", "mine")
+    sides = [{"package-context.yaml": context.format(name)} for name in names]
+    zoned = [{"package-context.yaml": f"{context.format(name)}  zone: {name}\n"} for name in names]
 
+    assert [conflict.field for conflict in update(*zoned)[1]] == ["data.zone"]
     assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
     assert update({}, sides[1], sides[2], on_conflict=OnConflict.UPSTREAM) == (sides[2], ())
 
