@@ -358,17 +358,13 @@ ACCOUNT = of_kind("v1", "ServiceAccount").replace("name: a", "name: account")
         Row("local configuration", TO, body() + LOCAL, body() + LOCAL + "  namespace: prod\n"),
         Row("a kind that is not known", TO, FOO, inside("prod", FOO)),
         Row("a cluster-scoped kind", TO, CRD, CRD),
-        Row(
-            "a namespace", TO, body(kind="Namespace"), body(kind="Namespace").replace("name: a", "name: prod")
-        ),
+        Row("a namespace", TO, body(kind="Namespace"),
+            body(kind="Namespace").replace("name: a", "name: prod")),
         Row("a webhook of a definition", TO, WEBHOOK.format("old"), WEBHOOK.format("prod")),
         Row("the account of a binding", TO, CLUSTER_BINDING.format("old"), CLUSTER_BINDING.format("old")),
-        Row(
-            "the default account of a binding",
-            TO,
+        Row("the default account of a binding", TO,
             CLUSTER_BINDING.replace("name: account", "name: default").format("old"),
-            CLUSTER_BINDING.replace("name: account", "name: default").format("prod"),
-        ),
+            CLUSTER_BINDING.replace("name: account", "name: default").format("prod")),
         Row(
             "of the configuration",
             config_of(
@@ -391,21 +387,13 @@ ACCOUNT = of_kind("v1", "ServiceAccount").replace("name: a", "name: account")
             "error: only one of fieldSpecs and additionalNamespaceFields",
         ),
         Row("no namespace", {"namespace": ""}, body(), "error: input namespace cannot be empty"),
-        Row(
-            "another configuration",
-            {"apiVersion": "v1", "kind": "Foo"},
-            body(),
-            "error: must be a `ConfigMap`",
-        ),
-        Row(
-            "what these versions do not know",
-            {**TO, "namespaceMatcher": "old"},
-            body(),
-            "error: data.namespaceMatcher is no field",
-        ),
+        Row("another configuration", {"apiVersion": "v1", "kind": "Foo"}, body(),
+            "error: must be a `ConfigMap`"),
+        Row("what these versions do not know", {**TO, "namespaceMatcher": "old"}, body(),
+            "error: data.namespaceMatcher is no field"),
     ],
     ids=ids,
-)
+)  # fmt: skip
 def test_set_namespace_like_kustomize(row: Row, version: str) -> None:
     check_row(f"set-namespace:{version}", row)
 

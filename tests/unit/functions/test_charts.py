@@ -181,43 +181,20 @@ REFUSED = [
         "chart.yaml:11: helmCharts[0].templateOptions.relaseName is no field of"
         " RenderHelmChart. Did you mean releaseName?",
     ),
-    Refused(
-        "a chart that is not there",
-        chart(a=DEPLOYMENT),
-        config("wep"),
-        "chart.yaml:9: The package has no chart wep in charts/. Did you mean web?",
-    ),
-    Refused(
-        "a chart beside the directory of charts",
-        {path.removeprefix("charts/"): file for path, file in chart(a=DEPLOYMENT).items()},
-        config("web"),
-        "The package has no chart web in charts/. Move web/ to charts/web/.",
-    ),
-    Refused(
-        "another version",
-        chart(a=DEPLOYMENT),
-        config(chart_args={"version": "2.0.0"}),
-        "The chart web of the package is version 1.0.0, not 2.0.0",
-    ),
-    Refused(
-        "a values file outside",
-        chart(a=DEPLOYMENT),
-        config(values={"valuesFiles": ["../Kptfile"]}),
-        "The package has no values file ../Kptfile",
-    ),
-    Refused(
-        "a values file on a server",
-        chart(a=DEPLOYMENT),
-        config(values={"valuesFiles": ["https://x/y"]}),
-        "Put it into the package: no run fetches it.",
-    ),
-    Refused(
-        "values of another type than the chart's schema",
-        chart(a=DEPLOYMENT)
+    Refused("a chart that is not there", chart(a=DEPLOYMENT), config("wep"),
+        "chart.yaml:9: The package has no chart wep in charts/. Did you mean web?"),
+    Refused("a chart beside the directory of charts",
+        {path.removeprefix("charts/"): file for path, file in chart(a=DEPLOYMENT).items()}, config("web"),
+        "The package has no chart web in charts/. Move web/ to charts/web/."),
+    Refused("another version", chart(a=DEPLOYMENT), config(chart_args={"version": "2.0.0"}),
+        "The chart web of the package is version 1.0.0, not 2.0.0"),
+    Refused("a values file outside", chart(a=DEPLOYMENT), config(values={"valuesFiles": ["../Kptfile"]}),
+        "The package has no values file ../Kptfile"),
+    Refused("a values file on a server", chart(a=DEPLOYMENT),
+        config(values={"valuesFiles": ["https://x/y"]}), "Put it into the package: no run fetches it."),
+    Refused("values of another type than the chart's schema", chart(a=DEPLOYMENT)
         | {"charts/web/values.schema.json": '{"properties": {"replicas": {"type": "integer"}}}'},
-        config(values={"valuesInline": {"replicas": "x"}}),
-        "replicas",
-    ),
+        config(values={"valuesInline": {"replicas": "x"}}), "replicas"),
     Refused(
         "values that break the rules of a schema",
         chart(a=DEPLOYMENT)
@@ -243,12 +220,9 @@ REFUSED = [
         config(),
         "charts/web/values.yaml:3: db.size: got string, want integer",
     ),
-    Refused(
-        "a library",
-        chart(a="") | {"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library\n"},
-        config(),
-        "chart.yaml:9: web is a library chart, which renders nothing itself",
-    ),
+    Refused("a library", chart(a="")
+        | {"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library\n"},
+        config(), "chart.yaml:9: web is a library chart, which renders nothing itself"),
     Refused(
         "a chart for other versions of Kubernetes",
         chart(a=DEPLOYMENT)
@@ -299,23 +273,14 @@ REFUSED = [
         " db.existingSecret in the values",
     ),
     Refused("the time", chart(a=ONE_LINE % "now"), config(), "gives other manifests each time"),
-    Refused(
-        "a version that nobody tells",
-        chart(a=INGRESS),
-        config(),
-        "web/templates/a.yaml gives other manifests for other versions of Kubernetes",
-    ),
-    Refused(
-        "APIs that nobody tells", chart(a=MONITOR), config(), "where the cluster serves m.example.com/v1"
-    ),
-    Refused(
-        "no name",
-        chart(a="apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n"),
-        config(),
-        "web/templates/a.yaml of the chart web gives no resource with apiVersion, kind and metadata.name",
-    ),
+    Refused("a version that nobody tells", chart(a=INGRESS), config(),
+        "web/templates/a.yaml gives other manifests for other versions of Kubernetes"),
+    Refused("APIs that nobody tells", chart(a=MONITOR), config(),
+        "where the cluster serves m.example.com/v1"),
+    Refused("no name", chart(a="apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}\n"), config(),
+        "web/templates/a.yaml of the chart web gives no resource with apiVersion, kind and metadata.name"),
     Refused("no YAML", chart(a="a: b: c\n"), config(), "web/templates/a.yaml"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.reason)
@@ -418,13 +383,11 @@ def test_schema_elsewhere_is_not_fetched(address: str, runtimes: Sequence[Functi
     assert f"refers to {address}, which no run fetches" in warning.message
 
 
+BY_TEMPLATE = config().replace("annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n")
+
+
 def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntime]) -> None:
-    configuration = config().replace(
-        "annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n"
-    )
-    files = package(
-        chart(all=f"{DEPLOYMENT}---\n{DEPLOYMENT.replace('Name }}', 'Name }}-b')}"), configuration
-    )
+    files = package(chart(all=f"{DEPLOYMENT}---\n{DEPLOYMENT.replace('Name }}', 'Name }}-b')}"), BY_TEMPLATE)
 
     (text,) = [made(run_pipeline(files, runtimes), files)["all.yaml"]]
 
@@ -440,11 +403,8 @@ NAMED = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{1}', namespace: '{
         (("x", "X"), {}, {"x": "configmap_x.yaml", "X": "configmap_x-2.yaml"}),
         (("x", "x.yaml/y"), {}, {"x": "configmap_x.yaml", "x.yaml/y": "configmap_x.yaml_y.yaml"}),
         (("a:b", "a_b"), {}, {"a:b": "configmap_a_b.yaml", "a_b": "configmap_a_b-2.yaml"}),
-        (
-            ("x", "X", "x-2"),
-            {},
-            {"x": "configmap_x.yaml", "x-2": "configmap_x-2.yaml", "X": "configmap_x-3.yaml"},
-        ),
+        (("x", "X", "x-2"), {},
+            {"x": "configmap_x.yaml", "x-2": "configmap_x-2.yaml", "X": "configmap_x-3.yaml"}),
         (
             ("ns/x", "NS/x", "NS/y"),
             {},
@@ -487,11 +447,8 @@ def _has(text: str, name: str) -> bool:
 
 
 def test_files_of_templates_clash_with_none(runtimes: Sequence[FunctionRuntime]) -> None:
-    configuration = config().replace(
-        "annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n"
-    )
     two = {"a": NAMED.format("", "a") + "---\n" + NAMED.format("", "b"), "A": NAMED.format("", "c")}
-    files = package(chart(**two), configuration)
+    files = package(chart(**two), BY_TEMPLATE)
 
     result = run_pipeline(files, runtimes)
 

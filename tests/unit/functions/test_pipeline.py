@@ -557,14 +557,10 @@ def test_functions_that_cannot_run_are_found_in_kptfiles_alone() -> None:
 
 
 FAULTS = {
-    "a misspelt list": (
-        f"{HEAD}pipeline:\n  mutator: []\n",
-        "Kptfile:6:3: pipeline.mutator is no field of a Kptfile. Did you mean mutators?",
-    ),
-    "a field of another tool": (
-        f"{HEAD}pipeline:\n  mutators:\n  - image: a\n    selector: []\n",
-        "Kptfile:8:5: pipeline.mutators[0].selector is no field of a Kptfile. Did you mean selectors?",
-    ),
+    "a misspelt list": (f"{HEAD}pipeline:\n  mutator: []\n",
+        "Kptfile:6:3: pipeline.mutator is no field of a Kptfile. Did you mean mutators?"),
+    "a field of another tool": (f"{HEAD}pipeline:\n  mutators:\n  - image: a\n    selector: []\n",
+        "Kptfile:8:5: pipeline.mutators[0].selector is no field of a Kptfile. Did you mean selectors?"),
     "a misspelt field of a selector": (
         f"{HEAD}pipeline:\n  mutators:\n  - image: a\n    selectors:\n    - kinds: Pod\n",
         "Kptfile:9:7: pipeline.mutators[0].selectors[0].kinds is no field of a Kptfile. Did you mean kind?",
@@ -573,14 +569,10 @@ FAULTS = {
         f"{HEAD}pipeline:\n  validators:\n  - image: a\n    configMap:\n      envs: [dev]\n",
         "Kptfile:9:7: pipeline.validators[0].configMap.envs must be one value, and is a list",
     ),
-    "a mapping for a list": (
-        f"{HEAD}pipeline:\n  mutators: {{}}\n",
-        "Kptfile:6:3: pipeline.mutators must be a list",
-    ),
-    "a misspelt pipeline": (
-        f"{HEAD}pipelines: {{}}\n",
-        "Kptfile:5:1: pipelines is no field of a Kptfile. Did you mean pipeline?",
-    ),
+    "a mapping for a list": (f"{HEAD}pipeline:\n  mutators: {{}}\n",
+        "Kptfile:6:3: pipeline.mutators must be a list"),
+    "a misspelt pipeline": (f"{HEAD}pipelines: {{}}\n",
+        "Kptfile:5:1: pipelines is no field of a Kptfile. Did you mean pipeline?"),
     "an old version": (
         HEAD.replace("dev/v1", "dev/v1alpha2"),
         (
@@ -595,15 +587,11 @@ FAULTS = {
             "Remove it, or give it its own file."
         ),
     ),
-    "a misspelt list under an escaped key": (
-        f'{HEAD}"pipe\\u006cine":\n  mutator: []\n',
-        "Kptfile:6:3: pipeline.mutator is no field of a Kptfile. Did you mean mutators?",
-    ),
-    "a function without image": (
-        f"{HEAD}pipeline:\n  mutators:\n  - name: a\n",
-        "Kptfile:7:5: pipeline.mutators[0] must have exactly one of image and exec",
-    ),
-}
+    "a misspelt list under an escaped key": (f'{HEAD}"pipe\\u006cine":\n  mutator: []\n',
+        "Kptfile:6:3: pipeline.mutator is no field of a Kptfile. Did you mean mutators?"),
+    "a function without image": (f"{HEAD}pipeline:\n  mutators:\n  - name: a\n",
+        "Kptfile:7:5: pipeline.mutators[0] must have exactly one of image and exec"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "want"), FAULTS.values(), ids=FAULTS)

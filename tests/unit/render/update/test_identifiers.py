@@ -19,12 +19,9 @@ HEAD = "apiVersion: v1\nkind: ConfigMap\n"
 IDENTIFIER = "internal.kpt.dev/upstream-identifier"
 
 CASES = [
-    Case(
-        "a name without a namespace is in default",
-        f"{HEAD}metadata:\n  name: app   # why\ndata: {{}}\n",
+    Case("a name without a namespace is in default", f"{HEAD}metadata:\n  name: app   # why\ndata: {{}}\n",
         f"{HEAD}metadata: # kpt-merge: /app\n  name: app   # why\n"
-        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\ndata: {{}}\n",
-    ),
+        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\ndata: {{}}\n"),
     Case(
         "annotations that are there come first",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  namespace: shop\n  annotations:\n"
@@ -38,29 +35,17 @@ CASES = [
         f"{HEAD}metadata: # kpt-merge: old/name\n  name: new\n  annotations:\n"
         f'    {IDENTIFIER}: "|ConfigMap|old|name"\n',
     ),
-    Case(
-        "another comment moves above",
-        f"{HEAD}# first\nmetadata: # second\n  name: app\n",
+    Case("another comment moves above", f"{HEAD}# first\nmetadata: # second\n  name: app\n",
         f"{HEAD}# first\n# second\nmetadata: # kpt-merge: /app\n  name: app\n"
-        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\n",
-    ),
-    Case(
-        "a name is taken as it is written",
-        f"{HEAD}metadata:\n  name: n\n  namespace: 012\n",
+        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\n"),
+    Case("a name is taken as it is written", f"{HEAD}metadata:\n  name: n\n  namespace: 012\n",
         f"{HEAD}metadata: # kpt-merge: 012/n\n  name: n\n  namespace: 012\n"
-        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|012|n'\n",
-    ),
-    Case(
-        "labels are enough to be marked",
-        "apiVersion: x/v1\nkind: Foo\nmetadata:\n  labels: {a: b}\n",
+        f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|012|n'\n"),
+    Case("labels are enough to be marked", "apiVersion: x/v1\nkind: Foo\nmetadata:\n  labels: {a: b}\n",
         "apiVersion: x/v1\nkind: Foo\nmetadata: # kpt-merge: /\n  labels: {a: b}\n"
-        f"  annotations:\n    {IDENTIFIER}: 'x|Foo|default|'\n",
-    ),
-    Case(
-        "flow style has no comment",
-        f"{HEAD}metadata: {{name: app, annotations: {{a: b}}}}\n",
-        f'{HEAD}metadata: {{name: app, annotations: {{a: b, {IDENTIFIER}: "|ConfigMap|default|app"}}}}\n',
-    ),
+        f"  annotations:\n    {IDENTIFIER}: 'x|Foo|default|'\n"),
+    Case("flow style has no comment", f"{HEAD}metadata: {{name: app, annotations: {{a: b}}}}\n",
+        f'{HEAD}metadata: {{name: app, annotations: {{a: b, {IDENTIFIER}: "|ConfigMap|default|app"}}}}\n'),
     Case(
         "an identifier in single quotes is refreshed",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|c'\n",
@@ -90,7 +75,7 @@ CASES = [
         f"    {IDENTIFIER}: '|ConfigMap|default|a'\n--- # next\n\n---\n{HEAD}metadata: # kpt-merge: /b\n"
         f"  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|b'".replace("\n", "\r\n"),
     ),
-]
+]  # fmt: skip
 
 UNTOUCHED = [
     Case("a generated name", f"{HEAD}metadata:\n  generateName: j-\n", ""),
@@ -135,14 +120,11 @@ def test_only_yaml_files_outside_krmignore_are_marked() -> None:
     ("local", "marked"),
     [
         pytest.param("metadata:\n  name: app\n", "metadata: # kpt-merge: ns/old\n", id="it has none"),
-        pytest.param(
-            "metadata: # mine\n  name: app\n",
-            "# mine\nmetadata: # kpt-merge: ns/old\n",
-            id="it has another one",
-        ),
+        pytest.param("metadata: # mine\n  name: app\n", "# mine\nmetadata: # kpt-merge: ns/old\n",
+            id="it has another one"),
         pytest.param("metadata:\n  name: other\n", "metadata: # kpt-merge: /other\n", id="another resource"),
     ],
-)
+)  # fmt: skip
 def test_resource_that_a_pipeline_renamed_keeps_the_comment_of_its_origin(local: str, marked: str) -> None:
     head = "apiVersion: v1\nkind: ConfigMap\n"
     rendered = files_of({"a.yaml": f"{head}metadata: # kpt-merge: ns/old\n  name: app\n"})
