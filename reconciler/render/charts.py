@@ -86,7 +86,7 @@ class RenderedCharts(NamedTuple):
     blocked: Mapping[ObjectName, Blocked]
 
 
-class BlockedError(Exception):
+class BlockedSideError(Exception):
     """A side of a variant cannot be made."""
 
     def __init__(self, why: Blocked) -> None:
@@ -96,7 +96,7 @@ class BlockedError(Exception):
 
 def _made(value: T | Blocked) -> T:
     if isinstance(value, Blocked):
-        raise BlockedError(value)
+        raise BlockedSideError(value)
     return value
 
 
@@ -158,7 +158,7 @@ def render_charts(
                 sides[resolved.variant.key] = list(
                     _sides(resolved, contents, inventory, write_fields, prepared)
                 )
-            except BlockedError as error:
+            except BlockedSideError as error:
                 blocked[resolved.variant.key] = error.why
     if not sides and not blocked:
         return RenderedCharts(tuple(variants), contents, {})
@@ -174,7 +174,7 @@ def render_charts(
         try:
             renderings = made.get(resolved.variant.key, ())
             packages = {role: _rendered([r for r in renderings if r.side.role is role]) for role in _Role}
-        except BlockedError as error:
+        except BlockedSideError as error:
             blocked[resolved.variant.key] = error.why
             continue
         inputs = frozenset[str]().union(*(rendering.inputs for rendering in renderings))
@@ -328,7 +328,7 @@ def _otherwise(
         try:
             if side.otherwise and (files is None or _distance(files, side)):
                 sides.append((key, side._replace(run=side.otherwise())))
-        except BlockedError as error:
+        except BlockedSideError as error:
             blocked[key] = error.why
     return sides
 
@@ -337,7 +337,7 @@ def _rendered(renderings: Sequence[_Made]) -> Files | None:
     """Return the package of a side, of several possible ones that which differs least from what it led to."""
     made = [(rendering.files, rendering.side) for rendering in renderings if rendering.files is not None]
     if renderings and not made:
-        raise BlockedError(_failure(renderings[-1]))
+        raise BlockedSideError(_failure(renderings[-1]))
     if len(made) < 2:  # noqa: PLR2004 - nothing to choose
         return made[0][0] if made else None
     # Of two that differ as much it is what is recorded.

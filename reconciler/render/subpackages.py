@@ -19,7 +19,7 @@ from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.policy import OnConflict
 from reconciler.records.state import SubpackageRecord
-from reconciler.render.charts import BlockedError, ChartContents
+from reconciler.render.charts import BlockedSideError, ChartContents
 from reconciler.render.conflicts import conflict_policy, policy_sources
 from reconciler.render.kptfile import edit_kptfile, kptfile_value, strip_ownership
 from reconciler.render.merging import Contents, base_not_found, merge_three_way, prepare_sides
@@ -71,7 +71,7 @@ def compose_upstreams(
             try:
                 done.append(composer.compose(resolved))
                 continue
-            except BlockedError as error:
+            except BlockedSideError as error:
                 blocked[resolved.variant.key] = error.why
         done.append(resolved)
     if not composer.made:
@@ -186,7 +186,7 @@ class _Composer:
             if commit
             else "it has no upstreamLock"
         )
-        raise BlockedError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
+        raise BlockedSideError(base_not_found(f"sub-package {subpackage.directory}: {what}"))
 
     def _commit_of(self, kptfile: Mapping[str, Any]) -> str:
         """Return the commit of an upstreamLock; kpt writes the object of an annotated tag."""
@@ -204,7 +204,7 @@ class _Composer:
             new_upstream=UpstreamRef(git["repo"], git["directory"], pin.ref, pin.commit.oid),
         )
         if isinstance(merged, Blocked):
-            raise BlockedError(merged)
+            raise BlockedSideError(merged)
         conflicts = [conflict for conflict, decision in merged.conflicts if decision is None]
         if conflicts:
             where = ", ".join(
@@ -214,13 +214,13 @@ class _Composer:
                 f"The upstream package and {pin.ref} of its sub-package both changed {where}. "
                 "Bring that revision into the upstream package, or set reconciler.dev/on-conflict-fields"
             )
-            raise BlockedError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(conflicts)))
+            raise BlockedSideError(Blocked(Reason.MERGE_CONFLICT, message, conflicts=tuple(conflicts)))
         return merged.files
 
     def _stripped(self, pin: Pin) -> Files:
         files = strip_ownership(self._contents[pin.tree])
         if isinstance(files, Blocked):
-            raise BlockedError(files)
+            raise BlockedSideError(files)
         return files
 
 
@@ -246,5 +246,5 @@ def _with_fields(files: Files, fields: Mapping[str, Any]) -> Files:
         lambda value: (SetValue((name,), new) for name, new in fields.items() if value.get(name) != new),
     )
     if isinstance(done, Blocked):
-        raise BlockedError(done)
+        raise BlockedSideError(done)
     return done
