@@ -113,6 +113,7 @@ docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, th
 	$(RUN)python -m tests.support.generated_docs
 	$(RUN)python -m tests.support.lock_schema
 	$(RUN)python -m tests.support.manifest_schemas
+	$(RUN)python -m tests.support.output_schemas
 	$(RUN)python -m tests.support.kubernetes_schema
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)

@@ -143,10 +143,10 @@ def wire(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): wire(part) for name, part in value.items()}
     columns = columns_of(of_type)
-    if not columns and of_type not in _COMPUTED:
+    if not columns and of_type not in COMPUTED:
         return list(map(wire, value))
     read: dict[str, object] = {name: attrgetter(field)(value) for name, field in columns.items()}
-    compute = _COMPUTED.get(of_type)
+    compute = COMPUTED.get(of_type)
     return {name: wire(part) for name, part in ({**read, **compute(value)} if compute else read).items()}
 
 
@@ -200,7 +200,7 @@ _ROWS: Final[Mapping[type, str]] = {
     **dict.fromkeys((Problem, Loss, PackageStatus, Conflict), ""),
 }
 """The columns of types that are not written whole, as `NAME=FIELD`, or the field where both are one."""
-_COMPUTED: Final[Mapping[type, Callable[[Any], Mapping[str, object]]]] = {
+COMPUTED: Final[Mapping[type, Callable[[Any], Mapping[str, object]]]] = {
     PackageRow: lambda row: {"upstream": {"from": row.change.upstream_from, "to": row.change.upstream_to}},
     Rollout: lambda r: {
         "held": [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]

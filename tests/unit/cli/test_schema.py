@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from reconciler.api.porch import Upstream
 from reconciler.cli.schema import NAMES, schema
 from tests.support.manifest_schemas import manifest_schemas
+from tests.support.output_schemas import output_schemas
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,8 +38,8 @@ def test_a_field_is_described_by_the_name_that_it_has_on_disk() -> None:
     assert [name for name, field in fields.items() if not field.get("description")] == []
 
 
-def test_the_files_for_editors_are_current() -> None:
-    every = manifest_schemas()
+def test_files_of_schemas_have_what_the_types_have() -> None:
+    every = manifest_schemas() | output_schemas()
 
     assert [path.name for path, text in every.items() if path.read_text("utf-8") != text] == [], (
         "run `make docs`"
