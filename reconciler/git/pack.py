@@ -4,8 +4,8 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class Pack:
         self._commits: dict[Oid, Oid] = {}
         self._signed: dict[Oid, Oid] = {}
         self._unsigned: dict[Oid, CommitData] = {}
+        self._trees: dict[Oid, _Entries] = {}
 
     def __len__(self) -> int:
         return len(self._records)
@@ -140,7 +141,7 @@ class Pack:
                 new = self.replace_file(below, rest, file) if rest else self._add("blob", file.oid, file.data)
                 entry = entry._replace(oid=bytes.fromhex(new))  # noqa: PLW2901 - of the same name
             entries.append(entry)
-        data = b"".join(b"%b %b\0%b" % entry for entry in entries)
+        data = b"".join(_ROW % entry for entry in entries)
         return self._add("tree", object_id("tree", data), data, is_new=True)
 
     def save(self, mirror: Mirror | None = None) -> None:
@@ -165,36 +166,42 @@ class Pack:
         for path, oid in below.items():
             name, _, rest = path.partition("/")
             deeper.setdefault(name, {})[rest] = oid
-        names = {name.encode() for name in deeper}
-        entries = self._raw_entries(tree) if tree else []
-        untouched = [entry for entry in entries if entry.name not in names]
+        entries = self._entries(tree).copy() if tree else _Entries(())
+        present = {name: entries.take(name.encode()) for name in deeper}
         for name, rests in deeper.items():
-            same = [entry for entry in entries if entry.name == name.encode()]
-            old = min(same, key=_sort_key, default=None)
+            old = min(present[name], key=_sort_key, default=None)
             if old is None and any(rests.values()):
                 # Some file system may take the new name for that of an entry beside it.
-                key = case_fold_key(name)
-                same_key = (
-                    entry.name.decode(errors="replace") for entry in untouched if _key_of(entry.name) == key
-                )
-                check_names([inside + name_in_tree for name_in_tree in (name, *same_key)])
+                check_names([inside + name_in_tree for name_in_tree in (name, *entries.twins(name))])
             if old is not None and not old.is_tree:
                 if any(rests.values()):
                     raise NamesError(f"{inside}{name}: a file stands where the package would be")
-                untouched += same
+                for entry in present[name]:
+                    entries.put(entry)
                 continue
             child = rests.pop("") if "" in rests else Oid(old.oid.hex()) if old else None
             if rests:
                 child = self._graft(child, rests, f"{inside}{name}/")
             if child:
                 # A tree has modes in octal without a leading zero, so a directory's has five digits.
-                untouched.append(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
+                entries.put(RawEntry(old.mode if old else b"40000", name.encode(), bytes.fromhex(child)))
         # Git has no empty directories: one without entries is no entry of its parent either.
-        if not untouched:
+        if not entries.rows:
             return None
-        data = b"".join(b"%b %b\0%b" % entry for entry in sorted(untouched, key=_sort_key))
+        data = b"".join(entries.rows)
         oid = object_id("tree", data)
+        self._keep(oid, entries)
         return oid if oid == tree else self._add("tree", oid, data, is_new=True)
+
+    def _entries(self, tree: Oid) -> "_Entries":
+        return self._trees.get(tree) or self._keep(tree, _Entries(self._raw_entries(tree)))
+
+    def _keep(self, tree: Oid, entries: "_Entries") -> "_Entries":
+        """Keep the entries of a tree for the next graft on it; of many trees the oldest goes."""
+        self._trees[tree] = entries
+        if len(self._trees) > _OPEN_TREES:
+            self._trees.pop(next(iter(self._trees)))
+        return entries
 
     def _raw_entries(self, tree: Oid) -> list[RawEntry]:
         if tree not in self._records:
@@ -204,10 +211,49 @@ class Pack:
         return parse_tree(zlib.decompress(record[start:]))
 
 
-@lru_cache(maxsize=1 << 16)
-def _key_of(name: bytes) -> str:
-    """Return the key of a stored name. Cached: every draft of a repository is compared with its packages."""
-    return case_fold_key(name.decode(errors="replace"))
+class _Entries:
+    """The entries of a tree in Git's order, as they are stored.
+
+    A repository gets many drafts, each on a tree with all of its packages: what is done for each of them to
+    all entries is a copy, and no work of Python.
+    """
+
+    def __init__(self, entries: Iterable[RawEntry]) -> None:
+        ordered = sorted(entries, key=_sort_key)
+        self.keys = [*map(_sort_key, ordered)]
+        self.rows = [_ROW % entry for entry in ordered]
+        self.folded = [_fold(entry.name) for entry in ordered]
+
+    def copy(self) -> "_Entries":
+        """Return entries that may be changed."""
+        new = _Entries(())
+        new.keys, new.rows, new.folded = [*self.keys], [*self.rows], [*self.folded]
+        return new
+
+    def take(self, name: bytes) -> list[RawEntry]:
+        """Remove the entries with a name, and return them."""
+        taken = []
+        for key in (name, name + b"/"):
+            start, end = bisect_left(self.keys, key), bisect_right(self.keys, key)
+            taken += parse_tree(b"".join(self.rows[start:end]))
+            del self.keys[start:end], self.rows[start:end], self.folded[start:end]
+        return taken
+
+    def put(self, entry: RawEntry) -> None:
+        """Add an entry."""
+        key = _sort_key(entry)
+        at = bisect_right(self.keys, key)
+        self.keys.insert(at, key)
+        self.rows.insert(at, _ROW % entry)
+        self.folded.insert(at, _fold(entry.name))
+
+    def twins(self, name: str) -> Iterator[str]:
+        """Yield the names that some file system takes for this one."""
+        folded = case_fold_key(name)
+        if folded in self.folded:
+            for row, other in zip(self.rows, self.folded, strict=True):
+                if other == folded:
+                    yield parse_tree(row)[0].name.decode(errors="replace")
 
 
 def _sort_key(entry: RawEntry) -> bytes:
@@ -215,6 +261,13 @@ def _sort_key(entry: RawEntry) -> bytes:
     return entry.name + b"/" if entry.is_tree else entry.name
 
 
+def _fold(name: bytes) -> str:
+    return case_fold_key(name.decode(errors="replace"))
+
+
+_ROW = b"%b %b\0%b"
+"""An entry of a tree: mode, name and id."""
+_OPEN_TREES = 64
 _TYPES = {"commit": 1, "tree": 2, "blob": 3}
 _LEVEL = 1  # fast: packs are sent once, and the server compresses them again
 _INDEX_MAGIC = b"\xfftOc\0\0\0\2"
