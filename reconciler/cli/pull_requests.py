@@ -14,7 +14,6 @@ from reconciler.base.errors import Location, RefusedError, UsageError
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
-from reconciler.expand.expansion import expand
 from reconciler.expand.variants import owner_key
 from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import LockHead, OutdatedError, parse_head
@@ -114,7 +113,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
     sets = dict(_by_place(world.inventory.records.values(), _set_of))
     labels = dict(_by_place(world.inventory.records.values(), _labels_of))
     records = _by_place(world.inventory.records.values(), lambda record: (record,))
-    stalled = _stalled_owners(world.inventory)
+    stalled = _stalled_owners(world)
     for url in sorted({view.url for view in world.inventory.views.values() if view.is_available}):
         views = list(world.inventory.views_of(url))
         mirror = world.mirrors.open(views[0].remote)
@@ -160,11 +159,12 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
     return sorted(listed, key=lambda f: (f.view.key, f.pull.number))
 
 
-def _stalled_owners(inventory: Inventory) -> Mapping[tuple[str, str], str]:
+def _stalled_owners(world: RunInputs) -> Mapping[tuple[str, str], str]:
     """Return the owners that are not understood, by URL and path, or group branch, of their packages."""
+    inventory = world.inventory
     if not any(pull.state is PullState.OPEN for pulls in inventory.pulls.values() for pull in pulls):
         return {}
-    stalled = expand(inventory).stalled
+    stalled = world.expand().stalled
     return {
         (url, about): owner.subject
         for record in inventory.records.values()

@@ -110,6 +110,10 @@ class RunInputs(Struct, frozen=True, dict=True):
 
     def expand(self) -> Desired:
         """Return the variants that should exist."""
+        return self._desired
+
+    @cached_property
+    def _desired(self) -> Desired:
         return self.expanded or expand(self.inventory)
 
     @property
