@@ -193,44 +193,38 @@ def fields(color: str) -> str:
     return resource("x").replace("  color: x\n", f"  a: x\n  color: {color}\n" if color else "  a: x\n")
 
 
-def deployment(*containers: str) -> str:
+def containers(number: int) -> str:
+    """Return a workload with a second container of this version, 0 for none."""
     head = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d\nspec:\n  template:\n    spec:\n"
-    return f"{head}      containers:\n" + "".join(f"      - {c}\n" for c in containers)
+    side = f"      - {{name: side, image: s:{number}}}\n" if number else ""
+    return f"{head}      containers:\n      - {{name: app, image: a:1}}\n{side}"
+
+
+def removed(
+    what: str, old: dict[str, str], new: dict[str, str], mine: dict[str, str]
+) -> dict[str, tuple[dict[str, str], ...]]:
+    return {f"{what}, removed by local": (old, new, {}), f"{what}, removed upstream": (old, {}, mine)}
 
 
 def encrypted(value: str) -> str:
     return f"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\ndata:\n  k: {value}\nsops:\n  mac: {value}\n"
 
 
-APP = "{name: app, image: a:1}"
-SIDE = "{{name: side, image: s:{}}}"
 CHANGES: dict[str, tuple[dict[str, str], ...]] = {
     "the same field by both": tuple({"r.yaml": resource(c)} for c in ("old", "new", "new")),
     "a field by both": tuple({"r.yaml": resource(c)} for c in ("old", "new", "mine")),
     "a field, removed by local": tuple({"r.yaml": fields(c)} for c in ("old", "new", "")),
     "a field, removed upstream": tuple({"r.yaml": fields(c)} for c in ("old", "", "mine")),
-    "an element, removed by local": tuple(
-        {"r.yaml": deployment(APP, *([SIDE.format(n)] if n else []))} for n in (1, 2, 0)
-    ),
-    "an element, removed upstream": tuple(
-        {"r.yaml": deployment(APP, *([SIDE.format(n)] if n else []))} for n in (1, 0, 3)
-    ),
+    "an element, removed by local": tuple({"r.yaml": containers(n)} for n in (1, 2, 0)),
+    "an element, removed upstream": tuple({"r.yaml": containers(n)} for n in (1, 0, 3)),
     "an encrypted document by both": tuple({"r.yaml": encrypted(v)} for v in ("ENC[1]", "ENC[2]", "ENC[3]")),
     "a line by both": tuple({"t.txt": text} for text in ("old\n", "new\n", "mine\n")),
     "bytes by both": tuple({"b.bin": text} for text in ("\0old", "\0new", "\0mine")),
-    "a resource, removed by local": ({"r.yaml": resource("old")}, {"r.yaml": resource("new")}, {}),
-    "a resource, removed upstream": ({"r.yaml": resource("old")}, {}, {"r.yaml": resource("mine")}),
-    "a text file, removed by local": ({"t.txt": "old\n"}, {"t.txt": "new\n"}, {}),
-    "a text file, removed upstream": ({"t.txt": "old\n"}, {}, {"t.txt": "mine\n"}),
-    "a sub-package, removed by local": (
-        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("old")},
-        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("new")},
-        {},
-    ),
-    "a sub-package, removed upstream": (
-        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("old")},
-        {},
-        {"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource("mine")},
+    **removed("a resource", *({"r.yaml": resource(c)} for c in ("old", "new", "mine"))),
+    **removed("a text file", *({"t.txt": f"{word}\n"} for word in ("old", "new", "mine"))),
+    **removed(
+        "a sub-package",
+        *({"sub/Kptfile": kptfile("sub"), "sub/r.yaml": resource(c)} for c in ("old", "new", "mine")),
     ),
 }
 """What both sides changed: base, upstream and local."""

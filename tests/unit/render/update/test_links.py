@@ -47,13 +47,7 @@ def link(done: Updated) -> str:
     ("reason", "base", "upstream", "local", "want"),
     [
         ("becomes a package of its own", "", follows("a"), "", follows("a")),
-        (
-            "is fetched now",
-            follows("a", fetched=False),
-            follows("a"),
-            follows("a", fetched=False),
-            follows("a"),
-        ),
+        ("is fetched now", UNFETCHED, follows("a"), UNFETCHED, follows("a")),
         ("is taken over", follows("a"), "", follows("a"), ""),
         ("moves on", follows("a"), follows("a", "v2"), follows("a"), follows("a", "v2")),
         ("is as people made it", follows("a"), "", follows("b"), follows("b")),
