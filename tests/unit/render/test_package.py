@@ -26,7 +26,6 @@ from reconciler.render.package import (
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, FunctionFault, Package
 from reconciler.resolve.resolution import BeyondRun, Release
-from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.model import ModelWorld, blueprint, kptfile, package, resolve
 from tests.support.plan_values import PACKAGE, a_desired_variant, a_pin, a_resolved, oid
 from tests.support.sets import repository, world
@@ -41,36 +40,18 @@ def made(pipeline: str, **more: object) -> Package:
     return Package(tree_id(files), files, **more)  # type: ignore[arg-type]
 
 
-TIMES: DecisionTable[int] = DecisionTable(
-    {
-        "newest": (
-            "manifest",
-            "selected object",
-            "upstream commit",
-            "snapshot of its cluster",
-            "other snapshot",
-        ),
-        "injectors": ("none", "one"),
-    },
-    [
-        ({"newest": "manifest"}, 9, "the manifest is an input"),
-        ({"newest": "selected object"}, 9, "the object that the set selected is an input"),
-        ({"newest": "upstream commit"}, 9, "the pinned upstream is an input"),
-        ({"newest": "snapshot of its cluster", "injectors": "one"}, 9, "injectors read the snapshot"),
-        ({}, 3, "nothing else is read"),
-    ],
-)
+ALWAYS = ("manifest", "selected object", "upstream commit")
 
 
-def newest_time(case: Case) -> int:
+@pytest.mark.parametrize("newest", [*ALWAYS, "snapshot of its cluster", "other snapshot"])
+@pytest.mark.parametrize("injects", [False, True])
+def test_commit_is_as_old_as_the_newest_of_its_inputs(newest: str, *, injects: bool) -> None:
     def age(name: str) -> int:
-        return 9 if case["newest"] == name else 3
+        return 9 if newest == name else 3
 
-    injectors = [InjectionSelector(name="blue")] if case["injectors"] == "one" else None
+    spec = PackageVariantSpec(injectors=[InjectionSelector(name="blue")] if injects else None)
     source = Source(Location("web.yaml"), age("manifest"))
-    times = (3, age("selected object"))
-    variant = a_desired_variant(spec=PackageVariantSpec(injectors=injectors), source=source, times=times)
-    pin = a_pin(commit=Commit(oid("a1"), age("upstream commit")))
+    variant = a_desired_variant(spec=spec, source=source, times=(3, age("selected object")))
     clusters = {
         "prod": Snapshot(present=True, time=age("snapshot of its cluster")),
         "dev": Snapshot(present=True, time=age("other snapshot")),
@@ -79,35 +60,33 @@ def newest_time(case: Case) -> int:
         world(views=(repository("edge", cluster="prod"),)),
         snapshot=Snapshot(present=True, time=age("other snapshot"), clusters=clusters),
     )
-    return input_time(a_resolved(variant=variant, view=ObjectName("default", "edge"), pin=pin), inventory)
+    pin = a_pin(commit=Commit(oid("a1"), age("upstream commit")))
+    resolved = a_resolved(variant=variant, view=ObjectName("default", "edge"), pin=pin)
+
+    is_read = newest in ALWAYS or (injects and newest == "snapshot of its cluster")
+    assert input_time(resolved, inventory) == (9 if is_read else 3)
 
 
-def test_table_of_input_times_is_complete() -> None:
-    TIMES.check_complete()
-
-
-@pytest.mark.parametrize("row", TIMES.rows, ids=str)
-def test_commit_is_as_old_as_the_newest_of_its_inputs(row: Row[int]) -> None:
-    assert TIMES.mistakes(row, newest_time) == []
-
-
-def test_given_runner_runs_the_functions_of_all_packages() -> None:
+def a_model() -> ModelWorld:
     model = ModelWorld()
     for name in ("blueprints", "edge"):
         model.add_repository(name)
     model.publish("blueprints", "web", blueprint("web"), 1)
-    model.variants["web"] = PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=1),
-        downstream=Downstream(repo="edge", package="web"),
-    )
-    inventory = model.inventory()
+    upstream = Upstream(repo="blueprints", package="web", revision=1)
+    downstream = Downstream(repo="edge", package="web")
+    model.variants["web"] = PackageVariantSpec(upstream=upstream, downstream=downstream)
+    return model
+
+
+def test_given_runner_runs_the_functions_of_all_packages() -> None:
+    inventory = a_model().inventory()
     resolution = resolve(inventory, expand(inventory))
 
     def run(packages: Sequence[Files]) -> list[PipelineResult]:
         changed = File.of(b"by the runner\n")
         return [PipelineResult({**files, "note.txt": changed}) for files in packages]
 
-    rendered = render_packages(resolution, model.contents(resolution), inventory, run)
+    rendered = render_packages(resolution, a_model().contents(resolution), inventory, run)
 
     ((_, variant),) = rendered.variants.items()
     assert isinstance(variant.fresh, Package)
@@ -127,12 +106,7 @@ def test_given_runner_runs_the_functions_of_all_packages() -> None:
 def test_package_with_a_lost_base_is_told_from_an_unreadable_one(
     missing: tuple[str, ...], reason: Reason
 ) -> None:
-    model = ModelWorld()
-    for name in ("blueprints", "edge"):
-        model.add_repository(name)
-    model.publish("blueprints", "web", blueprint("web"), 1)
-    spec = {"upstream": Upstream(repo="blueprints", package="web", revision=1)}
-    model.variants["web"] = PackageVariantSpec(**spec, downstream=Downstream(repo="edge", package="web"))
+    model = a_model()
     model.run()
     model.merge("edge", model.drafts("edge")[0])
     model.run()
