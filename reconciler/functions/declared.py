@@ -72,7 +72,5 @@ def _steps(
                 lists.append((owner, pvs.source, at, stage, functions))
     for owner, source, path, stage, functions in lists:
         for index, function in enumerate(functions or ()):
-            step = Step(
-                "", stage, index, image=function.image or "", tag=function.tag or "", exec=function.exec or ""
-            )
+            step = Step.of(function, stage, index)
             yield owner, source, (*path, index), step, function.config_map or {}

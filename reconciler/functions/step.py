@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from msgspec import Struct
 
+from reconciler.api.porch import Function
 from reconciler.base.reasons import Reason
 from reconciler.functions.protocol import FunctionResult, result_value
 from reconciler.functions.resources import Resource
@@ -42,6 +43,13 @@ class Step(Struct, frozen=True):
     config_map: Mapping[str, Any] | None = None
     selectors: tuple[Mapping[str, Any], ...] = ()
     exclude: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, function: Function, stage: Stage, index: int) -> Self:
+        """Return a function of a manifest as a step of a root package."""
+        image, tag, executable = (text or "" for text in (function.image, function.tag, function.exec))
+        config_path = function.config_path or ""
+        return cls("", stage, index, "", image, tag, executable, config_path, function.config_map)
 
     @property
     def function(self) -> str:

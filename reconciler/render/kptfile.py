@@ -185,7 +185,7 @@ def add_functions(files: Files, spec: PackageVariantSpec, owners: FunctionOwners
 
 def has_other_functions(kptfile: dict[str, Any], spec: PackageVariantSpec, owners: FunctionOwners) -> bool:
     """Return whether a package has functions of its variant that the variant does not ask for as they are."""
-    for field, functions in _own_functions(spec):
+    for field, functions in own_functions(spec):
         declared = [{**_entry(function, owners, 0), "name": ""} for function in functions]
         present = (item for item in mappings_at(kptfile, _PIPELINE, field) if owners.has(item))
         if any({**item, "name": ""} not in declared for item in present):
@@ -261,7 +261,7 @@ def _pipeline_edits(
 ) -> Iterator[Edit]:
     present = mapping_at(kptfile, _PIPELINE)
     remaining = set(present)
-    for field, functions in _own_functions(spec):
+    for field, functions in own_functions(spec):
         existing = present.get(field) if isinstance(present.get(field), list) else []
         entries = [_entry(function, owners, index) for index, function in enumerate(functions)]
         theirs = [item for item in existing or () if not owners.has(item)]
@@ -275,7 +275,8 @@ def _pipeline_edits(
         yield DeleteKey((_PIPELINE,))
 
 
-def _own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Function]]]:
+def own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Function]]]:
+    """Yield both lists of a variant's functions by their names."""
     pipeline = spec.pipeline
     yield "validators", (pipeline.validators if pipeline else None) or ()
     yield "mutators", (pipeline.mutators if pipeline else None) or spec.mutators or ()

@@ -32,6 +32,7 @@ from reconciler.names.objects import File, Files, object_id, tree_id
 from reconciler.names.substitution import OwnValues
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.render.kptfile import own_functions
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.resolution import Pin, ResolvedVariant, variant_trees
@@ -349,24 +350,12 @@ class _Inputs(Struct):
         return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle)
 
 
-def _functions_of_spec(spec: PackageVariantSpec) -> tuple[Function, ...]:
-    pipeline = spec.pipeline
-    functions = (*(pipeline.validators or ()), *(pipeline.mutators or ())) if pipeline else ()
-    return (*functions, *(spec.mutators or ()))
+def _functions_of_spec(spec: PackageVariantSpec) -> Iterator[Function]:
+    return chain.from_iterable(functions for _, functions in own_functions(spec))
 
 
 def _steps_of_spec(spec: PackageVariantSpec) -> Iterator[Step]:
-    for function in _functions_of_spec(spec):
-        yield Step(
-            "",
-            Stage.MUTATORS,
-            0,
-            image=function.image or "",
-            tag=function.tag or "",
-            exec=function.exec or "",
-            config_path=function.config_path or "",
-            config_map=function.config_map,
-        )
+    return (Step.of(function, Stage.MUTATORS, 0) for function in _functions_of_spec(spec))
 
 
 def set_values(spec: PackageVariantSpec) -> Iterator[str]:

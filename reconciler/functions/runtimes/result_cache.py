@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
-from reconciler.base.reasons import Reason
-from reconciler.functions.protocol import FunctionCall, FunctionRun, parse_results, result_value
-from reconciler.functions.step import PipelineResult, Stage, Step, StepRun
+from reconciler.functions.protocol import FunctionCall, FunctionRun
+from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import File, Files, Mode, tree_id
 from reconciler.policy import FunctionPolicy, Limits
 
@@ -33,7 +33,7 @@ def checked(stored: bytes) -> bytes | None:
     return data if hashlib.sha256(data).digest() == stored[:_DIGEST_BYTES] else None
 
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """Incremented when the meaning of cached bytes changes."""
 MOST_BYTES: Final = 256 << 20
 _SLOW: Final = "slow"
@@ -104,21 +104,14 @@ class ImageCache:
     def find(self, image: str, call: FunctionCall) -> FunctionRun | None:
         """Return the result of an image for this input, None if it is not cached."""
         data = self._store.find(_image_key(image, call))
-        with suppress(ValueError, KeyError, TypeError):
-            value = orjson.loads(data or b"")
-            return FunctionRun(value["items"], parse_results(value["results"]), 0, value["stderr"])
+        with suppress(ValueError, msgspec.MsgspecError):
+            return None if data is None else msgspec.json.decode(data, type=FunctionRun)
         return None
 
     def keep(self, image: str, call: FunctionCall, run: FunctionRun) -> None:
         """Cache a run that succeeded."""
-        if run.items is None or run.exit_code or run.error:
-            return
-        value = {
-            "items": list(run.items),
-            "results": [result_value(result) for result in run.results],
-            "stderr": run.stderr,
-        }
-        self._store.keep(_image_key(image, call), orjson.dumps(value))
+        if run.items is not None and not run.exit_code and not run.error:
+            self._store.keep(_image_key(image, call), msgspec.json.encode(run))
 
 
 class PackageCache:
@@ -152,7 +145,7 @@ class PackageCache:
     def find(self, files: Files) -> PipelineResult | None:
         """Return the result of a package's pipeline, None if it is not cached."""
         data = self._store.find(self._key(files))
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(ValueError, msgspec.MsgspecError):
             return None if data is None else _decode(data, files)
         return None
 
@@ -199,62 +192,32 @@ def _image_key(image: str, call: FunctionCall) -> list[Any]:
     return [_FORMAT, image, call.config, list(call.items)]
 
 
+class _Head(msgspec.Struct, frozen=True):
+    """A result without its files, and where their bytes are behind it: path, mode and size of each."""
+
+    result: PipelineResult
+    removed: list[str]
+    changed: list[tuple[str, Mode, int]]
+
+
 def _encode(result: PipelineResult, before: Files) -> bytes:
     changed = changed_files(before, result.files)
-    head = {
-        "removed": sorted(before.keys() - result.files.keys()),
-        "changed": [[path, file.mode, len(file.data)] for path, file in changed.items()],
-        "steps": [_step_value(run) for run in result.steps],
-        "error": result.error,
-        "refusal": result.refusal,
-        "failed": result.failed and asdict(result.failed),
-        "unseen": result.unseen,
-    }
-    return b"\n".join([orjson.dumps(head), b"".join(file.data for file in changed.values())])
-
-
-def _step_value(run: StepRun) -> dict[str, Any]:
-    return {
-        "step": asdict(run.step),
-        "engine": run.engine,
-        "results": [result_value(result) for result in run.results],
-        "exit_code": run.exit_code,
-        "stderr": run.stderr,
-        "files": run.files,
-        "splits": run.splits,
-    }
+    head = _Head(
+        replace(result, files={}, partial=None),
+        sorted(before.keys() - result.files.keys()),
+        [(path, file.mode, len(file.data)) for path, file in changed.items()],
+    )
+    return b"\n".join([msgspec.json.encode(head), b"".join(file.data for file in changed.values())])
 
 
 def _decode(data: bytes, before: Files) -> PipelineResult:
     line, _, body = data.partition(b"\n")
-    head = orjson.loads(line)
-    files = {path: file for path, file in before.items() if path not in head["removed"]}
+    head = msgspec.json.decode(line, type=_Head)
+    files = {path: file for path, file in before.items() if path not in head.removed}
     start = 0
-    for path, mode, size in head["changed"]:
+    for path, mode, size in head.changed:
         if start + size > len(body):
             raise ValueError(path)
-        files[path] = File.of(body[start : start + size], Mode(mode))
+        files[path] = File.of(body[start : start + size], mode)
         start += size
-    steps, error = tuple(map(_step_run, head["steps"])), head["error"]
-    return PipelineResult(
-        files,
-        steps,
-        error,
-        refusal=Reason(head["refusal"]) if head["refusal"] else None,
-        repeats=bool(error),
-        failed=head["failed"] and _step(head["failed"]),
-        unseen=tuple((path, why) for path, why in head["unseen"]),
-    )
-
-
-def _step_run(value: Mapping[str, Any]) -> StepRun:
-    results, files = parse_results(value["results"]), tuple(value["files"])
-    step, splits = _step(value["step"]), tuple((text, between) for text, between in value["splits"])
-    return StepRun(step, value["engine"], results, value["exit_code"], value["stderr"], files, splits)
-
-
-def _step(value: Mapping[str, Any]) -> Step:
-    parts: dict[str, Any] = {
-        name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
-    }
-    return Step(**{**parts, "stage": Stage(parts["stage"])})
+    return replace(head.result, files=files)
