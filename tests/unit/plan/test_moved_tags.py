@@ -3,97 +3,13 @@
 import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
-from reconciler.api.porch import PackageContext
-from reconciler.base.errors import Exit, Location
-from reconciler.base.reasons import Reason
-from reconciler.expand import expand
+from reconciler.base.errors import Location
 from reconciler.inventory.inventory import Source
-from reconciler.plan.changes import Change, Op
-from reconciler.report.explain import find_origins
 from reconciler.resolve.pins import FOLLOW, find_moved_tag
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint, resolve
 from tests.support.model import web_spec as spec
 from tests.support.plan_values import a_desired_variant, a_pin, oid
 from tests.support.values import replace
-
-V1, V2, STABLE = "refs/tags/web/v1", "refs/tags/web/v2", "refs/tags/web/stable"
-
-
-@pytest.fixture
-def world() -> ModelWorld:
-    world = ModelWorld()
-    world.add_repository("blueprints")
-    world.add_repository("edge")
-    for number in (1, 2):
-        world.publish("blueprints", "web", blueprint("web", a_yaml=f"a: {number}\n"), number)
-    world.repositories["blueprints"].refs[STABLE] = world.repositories["blueprints"].refs[V1]
-    return world
-
-
-def the_change(world: ModelWorld) -> Change:
-    plan = world.run()
-    again = world.plan()
-    assert again.is_empty
-    assert (again.records, again.status) == (world.state, world.status)
-    (change,) = plan.changes
-    return change
-
-
-def move(world: ModelWorld, tag: str, to: str) -> str:
-    refs = world.repositories["blueprints"].refs
-    refs[tag] = refs[to]
-    return refs[tag]
-
-
-@pytest.mark.parametrize("life", ["draft", "published", "published, state lost"])
-def test_a_numbered_tag_that_moved_is_told_loudly_and_not_followed(world: ModelWorld, life: str) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    if life != "draft":
-        world.merge("edge", world.drafts("edge")[0])
-        world.run()
-    before = dict(world.repositories["edge"].refs)
-    move(world, V1, V2)
-    if life.endswith("lost"):
-        world.lose_state()
-    world.variants["web"] = spec(package_context=PackageContext(data={"even": "this waits"}))
-
-    change = the_change(world)
-
-    assert (change.op, change.reason, change.waits) == (Op.KEEP, Reason.UPSTREAM_TAG_MOVED, True)
-    assert "web/v1" in change.message
-    assert FOLLOW in change.message
-    assert Exit.WAITING in world.plan().exits
-    assert world.repositories["edge"].refs == before
-
-
-def test_it_is_followed_once_a_person_names_the_new_commit(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    new = move(world, V1, V2)
-    world.annotations["web"] = {FOLLOW: new[:12]}
-
-    change = the_change(world)
-
-    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
-    world.annotations["web"] = {}
-    assert the_change(world).reason is Reason.UP_TO_DATE, "what the draft has was consented to"
-
-
-def test_explain_shows_the_commit_in_use_while_a_moved_tag_is_not_followed(world: ModelWorld) -> None:
-    world.variants["web"] = spec()
-    world.run()
-    used = world.repositories["blueprints"].refs[V1]
-    new = move(world, V1, V2)
-    inventory = world.inventory()
-    (resolved,) = resolve(inventory, expand(inventory)).variants
-
-    origins = find_origins(resolved, {}, inventory, {})
-
-    assert any(used in f"{origin.value} {origin.source}" for origin in origins)
-    assert not any(new in origin.value for origin in origins)
-
 
 PINNED = a_pin(1)
 CONSENTS: DecisionTable[bool] = DecisionTable(
