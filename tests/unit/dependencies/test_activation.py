@@ -81,12 +81,6 @@ def test_a_version_that_comes_back_is_the_same_revision_with_the_next_number() -
     assert revisions[1].name == run(asks(1))[0].name
 
 
-def test_a_manual_package_that_goes_back_only_changes_what_it_asks_for() -> None:
-    keeps = replace(MANUAL, limit=0)
-
-    assert told(run(asks(1, limit=0), asks(2, limit=0), asks(1, keeps))) == ["1 v1?", "2 v2*"]
-
-
 def test_an_older_revision_that_a_person_activates_gets_the_next_number() -> None:
     before = run(asks(1, limit=0), asks(2, limit=0), asks(3, MANUAL, limit=0))
 
@@ -94,13 +88,6 @@ def test_an_older_revision_that_a_person_activates_gets_the_next_number() -> Non
 
     assert told(before) == ["1 v1", "2 v2*", "3 v3?"]
     assert told(after) == ["2 v2", "3 v3?", "4 v1*"]
-
-
-def test_a_switch_from_manual_to_automatic_activates_what_waits_and_back_changes_nothing() -> None:
-    waiting = run(asks(1), asks(2, MANUAL))
-
-    assert told(run(asks(2), start=waiting)) == ["1 v1", "2 v2*"]
-    assert told(run(asks(2), asks(2, MANUAL), start=waiting)) == ["1 v1", "2 v2*"]
 
 
 def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
@@ -112,13 +99,6 @@ def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None
 
     assert [one.name for one in proposal.conflicting] == [activation(1).name, activation(2).name]
     assert apply_proposal(proposal) == before
-
-
-def test_a_person_may_stop_a_manual_package_and_not_an_automatic_one() -> None:
-    before = run(asks(1))
-
-    assert told(run(asks(1, MANUAL, activations=(activation(1, active=False),)), start=before)) == ["1 v1?"]
-    assert told(run(asks(1, activations=(activation(1, active=False),)), start=before)) == ["1 v1*"]
 
 
 def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
@@ -161,31 +141,6 @@ def test_the_active_revision_is_never_collected_nor_the_one_that_waits() -> None
     assert told(run(*steps)) == ["1 v1*", "4 v4", "5 v5?"]
 
 
-def test_what_was_active_may_go_at_once_when_newer_ones_fill_the_limit() -> None:
-    before = run(asks(1), *(asks(version, MANUAL) for version in range(2, 5)))
-
-    after = run(asks(4, MANUAL, activations=(activation(4),)), start=before)
-
-    assert told(before) == ["1 v1*", "3 v3", "4 v4?"]
-    assert told(after) == ["3 v3", "4 v4*"]
-
-
-def test_nothing_new_is_no_new_revision() -> None:
-    once = run(asks(1), asks(2))
-
-    assert run(asks(2), start=once) == once
-    assert run(asks(2, limit=5), start=once) == once
-
-
-def test_a_digest_that_becomes_known_is_no_new_content_and_a_moved_tag_is() -> None:
-    bare = replace(AUTOMATIC, digest="")
-    moved = replace(AUTOMATIC, digest=DIGESTS[2])
-
-    (known,) = run(bare, AUTOMATIC)
-    assert (known.revision, known.digest, known.name) == (1, DIGESTS[1], run(bare)[0].name)
-    assert [one.revision for one in run(AUTOMATIC, moved)] == [1, 2]
-
-
 def test_a_name_is_that_of_its_package_and_its_content() -> None:
     assert revision_name("Provider/aws", DIGESTS[1]) == "aws-100000000000"
     long = revision_name(f"Provider/{'a' * 63}", DIGESTS[1])
@@ -193,27 +148,3 @@ def test_a_name_is_that_of_its_package_and_its_content() -> None:
     assert revision_name("Provider/aws", "", "x.io/aws:v1") != revision_name(
         "Provider/aws", "", "x.io/aws:v2"
     )
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        ActivationRequest("ProviderRevision", "aws-f00ba4", active=True, package="aws", digest=DIGESTS[1]),
-        ActivationRequest("ProviderRevision", "aws-f00ba4", active=True, package="aws", image="x.io/aws:v1"),
-        ActivationRequest("ProviderRevision", "aws-100000000000", active=True),
-    ],
-    ids=["label and digest", "label and tag", "name"],
-)
-def test_a_revision_is_recognised_under_any_name_that_crossplane_gives_it(said: ActivationRequest) -> None:
-    assert told(run(MANUAL, replace(MANUAL, activations=(said,)))) == ["1 v1*"]
-
-
-def test_a_wish_for_another_packages_revision_is_none_of_this_ones_business() -> None:
-    other = ActivationRequest(
-        "ProviderRevision", "gcp-100000000000", active=True, package="gcp", digest=DIGESTS[1]
-    )
-
-    proposal = propose_activation(replace(MANUAL, activations=(other,)))
-
-    assert proposal.unmatched == (other,)
-    assert told(apply_proposal(proposal)) == ["1 v1?"]

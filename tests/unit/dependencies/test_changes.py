@@ -127,42 +127,6 @@ def test_requirement_that_excludes_the_old_version_is_the_cause(
     assert why == (f"carvel:web@cluster asks for {constraints}" if excludes else FITS)
 
 
-def test_causes_are_sorted_and_a_few_are_told() -> None:
-    parents = [asking(name, ">=2.0.0") for name in ("d", "b", "a", "c")]
-    elsewhere = asking("e", ">=2.0.0", of="other")
-
-    others = [*parents, elsewhere]
-
-    ((*_, why),) = changes([package("db"), *others], [package("db", "2.0.0"), *others])
-
-    assert why == "; ".join(f"carvel:{name}@cluster asks for >=2.0.0" for name in "abc")
-
-
-def locked(resolution: Resolution | None) -> ClusterLock | None:
-    if resolution is None:
-        return None
-    return ClusterLock(next_lock("any", input_digest="", resolution=resolution), resolution)
-
-
-def scope(cluster: str, before: Resolution | None, after: Resolution | None) -> ClusterUpdate:
-    return ClusterUpdate(cluster, locked(before), locked(after))
-
-
-def test_equal_changes_of_several_clusters_are_one() -> None:
-    one, two = Resolution(packages=(package("db"),)), Resolution(packages=(package("db", "2.0.0"),))
-    decision = LockUpdate(
-        (scope("b", one, two), scope("a", one, two), scope("c", None, two), scope("d", one, None))
-    )
-
-    assert version_changes(decision) == (
-        VersionChange(
-            MoveOp.REMOVE, "carvel:db@cluster", "1.0.0", "", "nothing requires it any more", ("d",)
-        ),
-        VersionChange(MoveOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", FITS, ("b", "a")),
-        VersionChange(MoveOp.ADD, "carvel:db@cluster", "", "2.0.0", "nothing requires it", ("c",)),
-    )
-
-
 def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
     new = {"a.yaml": package("db", "2.0.0", "user"), "b.yaml": package("log", "1.0.0", "x")}
     before = {"a.yaml": "1.0.0", "c.yaml": "1.0.0", "same.yaml": "1.0.0"}

@@ -3,7 +3,6 @@
 from typing import Any
 
 from reconciler.dependencies.catalog.index import composition_names, provided_kinds
-from reconciler.dependencies.model.packages import Gvk
 
 XRD: dict[str, Any] = {
     "kind": "CompositeResourceDefinition",
@@ -61,11 +60,6 @@ def test_a_package_has_the_kinds_of_its_definitions_and_publications_and_its_com
     assert composition_names(contents) == {"small"}
 
 
-def test_an_xrd_brings_a_kind_for_itself_and_one_for_its_claims() -> None:
-    assert versioned(XRD) == {"x.io/v1/XNetwork", "x.io/v1/Network"}
-    assert Gvk("x.io", "", "networks") in provided_kinds([XRD])
-
-
 def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
     assert versioned(DEFINITION) == {"x.io/v1alpha1/Database"}
     assert versioned(PUBLICATION, DEFINITION) == {
@@ -74,17 +68,3 @@ def test_definitions_and_publications_of_the_design_bring_kinds_too() -> None:
     }
     other = {**PUBLICATION, "spec": {"infrastructureDefinitionRef": {"name": "queues.x.io"}}}
     assert versioned(DEFINITION, other) == {"x.io/v1alpha1/Database"}
-
-
-def test_compositions_are_known_by_name_and_anything_else_brings_nothing() -> None:
-    assert composition_names([COMPOSITION, XRD, {"kind": "Composition"}]) == {"small"}
-    assert (
-        provided_kinds(
-            [
-                COMPOSITION,
-                {"kind": "CustomResourceDefinition"},
-                {"kind": "CustomResourceDefinition", "spec": 1},
-            ]
-        )
-        == set()
-    )

@@ -15,11 +15,8 @@ from reconciler.dependencies.model.packages import (
     Dialect,
     Ecosystem,
     Gvk,
-    Install,
-    InstallationType,
     PackageId,
     PackageNeed,
-    Platform,
 )
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.inventory.inventory import Source
@@ -108,18 +105,6 @@ def test_a_bare_version_is_exact() -> None:
     assert not cache.range.allows(parse_relaxed("2.0.1"))
 
 
-@pytest.mark.parametrize("type_", ["onePerCluster", "onePerNamespace", "noRestrictions"])
-def test_installation_types(type_: str) -> None:
-    assert only(read(HEAD, installationType=type_)).installation is InstallationType(type_)
-
-
-def test_version_selections_are_platform_needs() -> None:
-    (need,) = only(read(HEAD, kubernetesVersionSelection={"constraints": ">=1.27.0"})).platforms
-
-    assert need.platform is Platform.KUBERNETES
-    assert need.range.allows(parse_relaxed("1.28.0"))
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -171,25 +156,6 @@ spec:
     - alias: metrics
       secretRef: {name: metrics-values}
 """
-
-
-def test_a_package_install_is_a_wish_with_its_words_about_dependencies() -> None:
-    reading = read(INSTALL)
-    (shop,) = reading.installs
-
-    assert isinstance(shop, Install)
-    assert (shop.namespace, shop.name, str(shop)) == ("prod", "shop", "PackageInstall prod/shop")
-    assert shop.need.range.allows(parse_relaxed("1.5.0-rc.1"))
-    assert not shop.need.range.allows(parse_relaxed("1.5.0-beta.1"))
-    assert (shop.install_dependencies, shop.allow_downgrade) == (False, True)
-    assert shop.inherit == (("serviceAccountName", '"installer"'),)
-    cache, metrics = shop.overrides
-    assert (cache.range and cache.range.text, cache.install) == ("2.1.0", None)
-    assert (metrics.range, metrics.install) == (None, True)
-    assert [(v.name, v.secret, v.key) for v in shop.values] == [
-        ("cache.example.org", "cache-values", "values.yaml"),
-        ("metrics", "metrics-values", ""),
-    ]
 
 
 @pytest.mark.parametrize("field", ["paused", "canceled"])

@@ -15,7 +15,6 @@ from reconciler.dependencies.model.packages import (
     Ecosystem,
     PackageId,
     PackageNeed,
-    Platform,
     RevisionPolicy,
 )
 from reconciler.dependencies.versions import parse_loose
@@ -114,22 +113,6 @@ def test_settings_that_dependencies_inherit_have_one_spelling() -> None:
         }
 
 
-def test_flags() -> None:
-    (aws,) = install(
-        "Provider", "x/y:v1.0.0", skipDependencyResolution=True, ignoreCrossplaneConstraints=True
-    ).installs
-
-    assert aws.skip_dependencies
-    assert aws.ignore_platforms == {Platform.CROSSPLANE}
-
-
-def test_a_moving_tag_is_a_range_and_warned_about() -> None:
-    reading = install("Provider", "x/y:v1")
-
-    assert reading.installs[0].need.range.allows(parse_loose("v1.7.0"))
-    assert [w.reason for w in reading.warnings] == [Reason.INVALID_VERSION]
-
-
 @pytest.mark.parametrize("kind", ["ClusterPackageInstall", "PackageInstall", "StackDefinition"])
 def test_what_is_gone_is_refused_with_what_to_write_instead(kind: str) -> None:
     document = {"apiVersion": "packages.crossplane.io/v1alpha1", "kind": kind, "metadata": {"name": "old"}}
@@ -172,14 +155,6 @@ def test_every_spelling_of_a_dependency(written: dict[str, Any], meant: str) -> 
     assert isinstance(requirement.alternatives[0], PackageNeed | ApiNeed)
 
 
-def test_crossplane_itself_is_a_platform() -> None:
-    field = meta(crossplane={"version": ">=v1.14.0"}).candidates[0].platforms
-    design = meta({"crossplane": ">=v1.14.0"}).candidates[0].platforms
-
-    assert field == design
-    assert field[0].platform is Platform.CROSSPLANE
-
-
 GVK = {"apiVersion": "v1", "kind": "A"}
 EXCLUSIVE = "A dependency names exactly one of package, crd and crossplane; this one names "
 REFUSED = [
@@ -198,12 +173,6 @@ def test_a_dependency_that_cannot_be_meant_is_refused(written: dict[str, Any], m
 
     assert [problem.message for problem in reading.problems] == [message]
     assert (reading.candidates, reading.problems[0].location) == ((), HERE.location)
-
-
-def test_a_version_that_is_no_range_is_refused() -> None:
-    assert [p.reason for p in meta({"package": "a", "version": "not"}).problems] == [
-        Reason.INVALID_CONSTRAINT
-    ]
 
 
 LOCK = {

@@ -11,7 +11,7 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.dialects.crossplane import read_lock, read_meta
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import ParsedManifest
-from reconciler.dependencies.model.packages import InterfaceNeed, PackageNeed
+from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.inventory.inventory import Source
 from reconciler.names.problems import Problem
 
@@ -260,15 +260,6 @@ def test_field_of_a_carvel_package(case: Case) -> None:
     assert told(read) == (list(case.problems), list(case.warnings))
 
 
-def test_name_of_a_carvel_package_has_its_version() -> None:
-    spec = {"refName": "p.io", "version": "1.0.0", "template": {"spec": {}}}
-
-    read = read_manifest(document("data.packaging.carvel.dev/v1alpha1", "Package", spec), SOURCE)
-
-    assert read is not None
-    assert told(read) == ([], [("metadata.name", "The name should be p.io.1.0.0")])
-
-
 REFERENCE = {"refName": "a.io", "versionSelection": {"constraints": ">=1.0.0"}}
 SELECTION = "versionSelection.constraints"
 CARVEL_INSTALLS = [
@@ -402,49 +393,6 @@ def test_two_dependencies_of_a_bundle_with_one_name_are_refused(second: str, pla
     read = read_bundle({"name": "shop", "version": "1.0.0", **document}, SOURCE)
 
     assert told(read) == ([(f"{place}.requires[1].name", "Two dependencies are called db")], [])
-
-
-def test_requirement_of_a_bundle_is_at_its_item_and_its_version() -> None:
-    wanted = [
-        {"name": "a", "reference": "r.io/a", "version": "1.x"},
-        {"name": "b", "bundle": {"reference": "r.io/b", "version": "1.x"}},
-        {"name": "c", "interface": {"id": "io.c", "version": "1.x"}},
-    ]
-
-    (candidate,) = porter({"requires": wanted}).candidates
-
-    assert [str(r.location.line) for r in candidate.requires] == [
-        f"dependencies.requires[{n}]" for n in range(3)
-    ]
-    first, second, third = (r.alternatives[0] for r in candidate.requires)
-    assert isinstance(first, PackageNeed)
-    assert isinstance(second, PackageNeed)
-    assert isinstance(third, InterfaceNeed)
-    assert str(first.location.line) == "dependencies.requires[0].version"
-    assert str(second.location.line) == "dependencies.requires[1].bundle.version"
-    assert [need.range.releases_only for need in (first, second, third)] == [False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("provides", "problems", "warnings"),
-    [
-        ({"interface": {"id": "io.x"}, "version": "1.0.0"}, [], []),
-        (
-            [{"interface": "io.x"}, {"interface": "io.y", "version": "x"}],
-            [("dependencies.provides[1]", "'x' is not a version")],
-            [],
-        ),
-        (
-            ["mysql"],
-            [],
-            [("dependencies.provides[0]", "The interface mysql is read as io.cnab.interface.mysql")],
-        ),
-    ],
-)
-def test_interface_that_a_bundle_provides(
-    provides: Any, problems: list[tuple[str, str]], warnings: list[tuple[str, str]]
-) -> None:
-    assert told(porter({"provides": provides})) == (problems, warnings)
 
 
 def test_version_of_a_bundle_is_one() -> None:

@@ -42,14 +42,6 @@ def only(reading: ParsedManifest) -> Candidate:
     return reading.candidates[0]
 
 
-def test_today_a_dependency_is_exclusive_and_follows_its_parent() -> None:
-    db = required({"name": "db", "bundle": {"reference": "ghcr.io/acme/mysql:v0.1.0"}})
-
-    assert str(db) == "ghcr.io/acme/mysql =v0.1.0"
-    assert db.share == Share(Sharing.EXCLUSIVE)
-    assert db.actions == Actions(upgrade=True, invoke=True, uninstall=True)
-
-
 def test_a_sharing_group_shares_within_the_namespace_among_equal_inputs() -> None:
     def share(**parameters: object) -> Share:
         item = {"name": "db", "bundle": {"reference": "ghcr.io/acme/mysql", "version": "1.x"}}
@@ -65,36 +57,12 @@ def test_a_sharing_group_shares_within_the_namespace_among_equal_inputs() -> Non
     assert (name, len(digest)) == ("inputs", 16)
 
 
-@pytest.mark.parametrize(
-    ("mode", "shared"), [(True, True), ("group", True), (False, False), ("none", False), (None, False)]
-)
-def test_a_sharing_mode_is_a_flag_or_a_word(mode: object, shared: bool) -> None:
-    sharing = {"mode": mode, **({"group": {"name": "g"}} if shared else {})}
-    db = required({"name": "db", "bundle": {"reference": "acme/mysql:v1.0.0"}, "sharing": sharing})
-
-    assert (db.share.scope is Sharing.NAMESPACE) is shared
-
-
 def test_sharing_mode_of_unknown_word_is_refused() -> None:
     item = {"name": "db", "bundle": {"reference": "acme/mysql:v1.0.0"}, "sharing": {"mode": "ture"}}
     (problem,) = bundle({"requires": [item]}).problems
 
     assert problem.message == "sharing.mode 'ture' is none of none, group, true and false"
     assert problem.hint == "Did you mean true?"
-
-
-@pytest.mark.parametrize(
-    ("value", "prunes"), [(False, False), ("false", False), ("FALSE", False), ("true", True)]
-)
-def test_installation_says_in_any_spelling_whether_its_dependencies_go_with_it(
-    value: object, *, prunes: bool
-) -> None:
-    document = yaml.safe_load(INSTALLATION)
-    document["custom"]["reconciler.dev/prune-dependencies"] = value
-
-    (shop,) = read_installation(document, HERE).installs
-
-    assert shop.prune_dependencies is prunes
 
 
 SCOPES = [
@@ -193,12 +161,6 @@ def test_the_oldest_list_and_the_extensions_of_bundle_json_mean_the_same() -> No
     assert extended.warnings == ()
 
 
-def test_an_underscore_in_a_tag_stands_for_a_plus() -> None:
-    candidate = only(bundle({}, version="1.0.0_build.1"))
-
-    assert candidate.version.build == ("build", "1")
-
-
 INSTALLATION = """
 schemaType: Installation
 schemaVersion: 1.0.2
@@ -218,38 +180,6 @@ def test_an_installation_is_a_wish_and_its_digest_comes_first() -> None:
     assert shop.need.range.allows(parse_loose("9.9.9"), "sha256:ab")
     assert shop.bindings == (("db", "shared/mysql"),)
     assert isinstance(shop.need, PackageNeed)
-
-
-def test_an_external_installation_only_provides() -> None:
-    document = yaml.safe_load(INSTALLATION)
-    document["custom"] = {
-        "reconciler.dev/external": True,
-        "provides": [
-            {"interface": "io.cnab.interface.mysql", "version": "5.7.1", "outputs": [{"name": "x"}]}
-        ],
-    }
-    (shared,) = read_installation(document, HERE).installs
-
-    assert shared.external
-    assert [i.id for i in shared.interfaces] == ["io.cnab.interface.mysql"]
-
-
-def test_requirements_are_a_list_or_a_map_by_name() -> None:
-    as_map = only(bundle({"requires": {"db": {"reference": "acme/db:v1.0.0"}, "log": "acme/log:v2.0.0"}}))
-    as_list = only(
-        bundle(
-            {
-                "requires": [
-                    {"name": "db", "reference": "acme/db:v1.0.0"},
-                    {"name": "log", "reference": "acme/log:v2.0.0"},
-                ]
-            }
-        )
-    )
-
-    assert [str(requirement) for requirement in as_map.requires] == ["acme/db =v1.0.0", "acme/log =v2.0.0"]
-    assert [requirement.alias for requirement in as_map.requires] == ["db", "log"]
-    assert as_map.requires == as_list.requires
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,9 @@
 """One cluster in one step: which revisions run, who controls what they have, and what people are told."""
 
-import json
-
-import msgspec
-import pytest
-
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    FleetLocks,
-    LockScope,
     LockUpdate,
     ResolveOptions,
     ownership_entries,
@@ -21,12 +13,9 @@ from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import (
     ActivationBlocker,
-    DesiredState,
-    LockedRevision,
     record_bytes,
 )
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
-from reconciler.plan.package_status import status_files
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source
@@ -101,48 +90,6 @@ def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
     assert lock.resolution == resolution.digest
 
 
-def test_dependencies_of_what_waits_wait_with_it_and_are_activated_with_it() -> None:
-    one = life(web1="", web2=":aws", aws1="Bucket")
-    one.ask("web", 1)
-    one.run()
-    one.ask("web", 2, MANUAL)
-    one.run()
-    assert states(one, "web") == ["v1.0.0 Active", "v2.0.0 Person"]
-    assert states(one, "aws") == ["v1.0.0 Parents"]
-    assert one.owners() == {}
-
-    one.activations["web"] = said("web", 2)
-    one.run()
-    assert states(one, "web") == ["v1.0.0 Inactive", "v2.0.0 Active"]
-    assert states(one, "aws") == ["v1.0.0 Active"]
-    assert list(one.owners()) == ["Bucket.x.io"]
-
-
-def test_one_parent_that_runs_is_enough_for_a_shared_dependency() -> None:
-    one = life(web1=":aws", net1=":aws", aws1="Bucket")
-    one.ask("web", 1, MANUAL)
-    one.ask("net", 1)
-    one.run()
-
-    assert states(one, "web") == ["v1.0.0 Person"]
-    assert states(one, "aws") == ["v1.0.0 Active"]
-
-
-def test_what_a_running_revision_needs_stays_until_it_stops() -> None:
-    one = life(web1="", web2=":aws", aws1="Bucket")
-    one.ask("web", 2)
-    one.run()
-    one.ask("web", 1, MANUAL)
-    one.run()
-    assert states(one, "web") == ["v2.0.0 Active", "v1.0.0 Person"]
-    assert states(one, "aws") == ["v1.0.0 Active"]
-
-    one.activations["web"] = said("web", 1)
-    one.run()
-    assert states(one, "web") == ["v2.0.0 Inactive", "v1.0.0 Active"]
-    assert states(one, "aws") == []
-
-
 def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
     one = life(aws1="Bucket Queue", aws2="Queue", s3_1="", s3_2="Bucket")
     one.ask("aws", 1)
@@ -162,17 +109,6 @@ def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
     assert one.run().problems == ()
     assert states(one, "s3_") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert one.owners()["Bucket.x.io"] == one.revisions("s3_")[1].name
-
-
-def test_the_solver_prefers_a_version_that_claims_nothing_of_anybody() -> None:
-    one = life(aws1="Bucket", net1="", net2="Bucket", web1=":net")
-    one.ask("aws", 1)
-    one.run()
-    one.ask("web", 1)
-    decision = one.run()
-
-    assert decision.problems == ()
-    assert states(one, "net") == ["v1.0.0 Active"]
 
 
 def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() -> None:
@@ -206,61 +142,6 @@ def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() 
     assert [explanation.stalled for explanation in scope.explanations] == [("Provider arm",)]
     assert states(taken, "aws") == ["v1.0.0 Inactive", "v2.0.0 Active"]
     assert states(taken, "arm") == ["v1.0.0 Active"]
-
-
-@pytest.mark.parametrize("late", ["abc", "zzz"])
-def test_of_two_manifests_of_one_package_the_running_one_stays(late: str) -> None:
-    one = life(aws1="Bucket", aws2="Bucket Queue", web1=":aws")
-    one.ask("web", 1)
-    one.ask("aws", 1)
-    one.run()
-    before = one.locked
-    one.ask(late, 2, MANUAL, package="aws")
-
-    for _ in range(2):
-        decision = one.run()
-        (problem,) = decision.problems
-        assert (problem.reason, problem.subject) == (Reason.DUPLICATE_PACKAGE, f"Provider {late}")
-        assert "Provider aws (clusters/one/aws.yaml:1)" in problem.message
-        assert one.locked.resolution == before.resolution
-        assert one.locked.lock.revisions == before.lock.revisions
-        assert "gone" not in "\n".join(lock_lines(decision))
-        (written,) = status_files([one.world()], decision).values()
-        reasons = {
-            document["name"]: stalled["reason"]
-            for document in json.loads(written)["packages"]
-            for stalled in document["conditions"]
-            if (stalled["type"], stalled["status"]) == ("Stalled", "True")
-        }
-        assert reasons == {late: "DuplicatePackage"}
-
-    del one.installs["aws"]
-    one.ask(late, 2, package="aws")
-    assert one.run().problems == ()
-    assert states(one, late) == ["v2.0.0 Active"]
-
-
-def test_of_two_new_manifests_the_one_with_the_observed_active_revision_counts() -> None:
-    one = life(aws1="Bucket")
-    for name in ("abc", "aws"):
-        one.ask(name, 1, package="aws")
-    running = LockedRevision(
-        package="Provider/aws",
-        name="aws-by-hand",
-        revision=4,
-        desired_state=DesiredState.ACTIVE,
-        image="x.io/aws:v1.0.0",
-        digest=digest("aws", 1),
-    )
-    world = replace(one.world(), observed=(running,))
-
-    decision = update_locks(FleetInputs((world,)), FleetLocks())
-
-    assert [problem.subject for problem in decision.problems] == ["Provider abc"]
-    (scope,) = decision.scopes
-    assert [(r.name, r.revision, r.is_active) for r in scope.after.lock.revisions] == [
-        ("aws-by-hand", 4, True)
-    ]
 
 
 def test_a_package_under_another_object_is_not_called_gone() -> None:
@@ -319,19 +200,6 @@ def test_removing_a_package_removes_its_revisions_and_keeps_its_kinds() -> None:
     assert "aws" not in {package.instance.name for package in one.locked.resolution.packages}
 
 
-def test_the_last_manifest_of_a_cluster_takes_nothing_with_it_that_must_stay() -> None:
-    one = life(aws1="Bucket")
-    one.ask("aws", 1)
-    one.run()
-    one.installs.clear()
-    one.run()
-    assert one.owners() == {"Bucket.x.io": "-"}
-    assert one.run().changed is False
-
-    one.run(prune=True)
-    assert one.files == {}
-
-
 def test_a_restore_changes_no_owner_because_owners_are_names() -> None:
     one = life(aws1="Bucket", aws2="Bucket")
     for version in (1, 2):
@@ -356,25 +224,6 @@ def test_other_pull_secrets_are_decided_anew_and_are_no_new_revision() -> None:
     assert InputDigests().of(one.world()) != before.input_digest
     one.run()
     assert one.locked.lock.revisions == before.revisions
-
-
-def test_clusters_with_one_history_are_decided_once_and_another_history_is_another_matter() -> None:
-    one = life(aws1="Bucket", aws2="Bucket")
-    one.ask("aws", 1)
-    one.run()
-    old = read_locks(one.files).by_cluster["one"]
-    one.ask("aws", 2)
-    worlds = tuple(replace(one.world(), cluster=name) for name in ("one", "three", "two"))
-    twin = ClusterLock(
-        msgspec.structs.replace(old.lock, scope=LockScope(cluster="two"), generation=7), old.resolution
-    )
-
-    decision = update_locks(FleetInputs(worlds), FleetLocks({"one": old, "two": twin}))
-
-    found = {scope.cluster: scope.after.lock for scope in decision.scopes if scope.after}
-    assert {name: lock.generation for name, lock in found.items()} == {"one": 2, "three": 1, "two": 8}
-    assert found["one"].revisions == found["two"].revisions
-    assert [revision.revision for revision in found["three"].revisions] == [1]
 
 
 def test_what_was_installed_for_others_is_refused_at_the_manifest_that_it_is_there_for() -> None:
@@ -437,23 +286,6 @@ def test_unused_package_keeps_its_kinds_until_it_is_pruned() -> None:
         "carvel:aws.io@install/prod/aws": "1.0.0",
     }
     assert pruned.problems == ()
-
-
-def test_manifest_adopts_an_unused_package_that_another_unused_one_needs() -> None:
-    catalogue = package("a.io", "1.0.0", needs("b.io")) + package("b.io", "1.0.0", needs("d.io"))
-    catalogue += package("d.io", "1.0.0", BRINGS) + package("x.io", "1.0.0")
-    rest = install("x", "x.io", "") + catalogue
-    files = decided({}, install("a", "a.io", "", "dependencies: {deletePolicy: orphan}") + rest).files
-    files = decided(files, rest).files
-
-    adopted = decided(files, install("d", "d.io", "") + rest)
-
-    assert adopted.problems == ()
-    assert set(names(adopted)) == {
-        "carvel:b.io@namespace/prod",
-        "carvel:d.io@install/prod/d",
-        "carvel:x.io@install/prod/x",
-    }
 
 
 def test_package_that_a_run_removes_is_not_in_the_way_of_what_it_installs() -> None:

@@ -24,10 +24,8 @@ from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resol
 from reconciler.dependencies.versions import parse_strict
 from tests.support.dependency_manifests import (
     FILE,
-    bundle,
     crossplane,
     install,
-    installation,
     package,
     provider,
     world_of,
@@ -167,19 +165,6 @@ def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: s
     assert error.hint == "Please report this with the manifests and the index."
 
 
-def test_only_versions_that_the_conflict_admits_are_named_with_what_they_require() -> None:
-    """Real: a platform's v0.10.0 was asked for, and its v0.11.1 was named as well."""
-    gone = "[{provider: x.io/gone, version: '>=v1.0.0'}]"
-    versions = {"v0.9.0": "[]", "v1.0.0": gone, "v1.1.0": gone, "v1.2.0": gone}
-    text = provider("a", "v1.0.0", "Configuration")
-    text += "".join(crossplane("a", version, needed) for version, needed in versions.items())
-
-    (told,) = resolve_cluster(world_of(text)).explanations
-
-    assert told.sentences[1].startswith("x.io/a v1.0.0 requires x.io/gone >=v1.0.0 (")
-    assert told.sentences[1].count(FILE) == 1
-
-
 @pytest.mark.parametrize(
     ("text", "kin"),
     [
@@ -197,22 +182,3 @@ def test_name_that_nobody_published_is_told_beside_the_one_that_is_meant(text: s
     (told,) = resolve_cluster(world_of(text)).explanations
 
     assert told.sentences[0].endswith(f"is published; {kin}")
-
-
-def test_bundle_that_is_made_for_itself_is_a_circle_and_told_once() -> None:
-    parts = [
-        installation("a", "a"),
-        bundle("a", "1.0.0", "{requires: [{name: next, bundle: {reference: 'r.io/b:1.0.0'}}]}"),
-        bundle("b", "1.0.0", "{requires: [{name: next, bundle: {reference: 'r.io/a:1.0.0'}}]}"),
-    ]
-
-    (told,) = resolve_cluster(world_of("".join(parts))).explanations
-
-    assert told.code == "E-CYCLE"
-    assert [sentence.partition(" (")[0] for sentence in told.sentences[:3]] == [
-        "Installation prod/a asks for r.io/a =1.0.0",
-        "r.io/a 1.0.0 requires r.io/b =1.0.0",
-        "r.io/b 1.0.0 requires r.io/a =1.0.0",
-    ]
-    assert told.sentences[3].endswith("that is a circle without end")
-    assert len(told.sentences) == 4

@@ -37,19 +37,6 @@ def trails(*packages: Resolved) -> dict[str, list[list[str]]]:
 
 
 WEB, PORTAL = root("web"), root("portal")
-BASE = needed("base", WEB, PORTAL)
-CERTS = needed("certs", BASE)
-
-
-def test_what_several_need_is_there_once_with_the_way_from_each() -> None:
-    found = trails(WEB, PORTAL, BASE, CERTS)
-
-    assert found == {"base": [["portal"], ["web"]], "certs": [["portal", "base"]]}
-    assert trails(CERTS, BASE, PORTAL, WEB) == found
-
-
-def test_what_people_asked_for_and_other_ecosystems_are_no_variants() -> None:
-    assert trails(WEB, needed("db", WEB, ecosystem="carvel")) == {}
 
 
 def test_what_only_an_install_of_another_kind_needs_is_left_to_it() -> None:
@@ -57,27 +44,6 @@ def test_what_only_an_install_of_another_kind_needs_is_left_to_it() -> None:
 
     assert trails(install, needed("base", install)) == {}
     assert trails(install, WEB, needed("base", install, WEB)) == {"base": [["web"]]}
-
-
-def test_packages_in_a_circle_are_reached_all_the_same() -> None:
-    certs = needed("certs", needed("base"))
-    base = needed("base", WEB, certs)
-
-    assert trails(WEB, base, certs) == {
-        "base": [["web"], ["web", "base", "certs"]],
-        "certs": [["web", "base"]],
-    }
-
-
-def test_the_roots_of_a_package_are_named_once() -> None:
-    other = needed("other", WEB)
-    (base,) = [
-        one
-        for one in needed_packages(Resolution(packages=(WEB, other, needed("base", WEB, other))))
-        if one.package.instance.name.endswith("base")
-    ]
-
-    assert base.roots == (WEB.instance,)
 
 
 def test_packages_that_need_each_other_alone_are_there_for_nobody() -> None:

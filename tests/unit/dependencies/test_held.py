@@ -11,7 +11,6 @@ from reconciler.dependencies.lock.changes import MoveOp, version_changes
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import effective_locks, update_locks
 from reconciler.dependencies.model.cluster import build_catalogue
-from reconciler.dependencies.model.instances import record_bytes
 from tests.support.dependency_manifests import (
     bundle,
     crossplane,
@@ -47,7 +46,6 @@ def pins(decision: LockUpdate, cluster: str = "dev") -> list[str]:
 
 DB, DB2 = package("db.io", "1.0.0"), package("db.io", "2.0.0")
 APP = package("app.io", "1.0.0", needs("db.io", "<2.0.0"))
-NEW = package("new.io", "1.0.0", needs("cache.io")) + package("cache.io", "1.0.0")
 CARVEL = APP + DB
 WANTS = "{name: db, bundle: {reference: 'r.io/db:v1.0.0'}}"
 PORTER = bundle("app", "1.0.0", f"{{requires: [{WANTS}]}}") + bundle("db", "1.0.0")
@@ -128,23 +126,6 @@ MOVES = [
 
 
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
-def test_a_manifest_that_cannot_move_keeps_what_is_locked_for_it(move: Move) -> None:
-    before = decided({}, move.packages, move.before)
-    assert before.problems == ()
-    assert len(pins(before)) > 1
-
-    after = decided(before.files, move.packages, move.after)
-
-    assert {problem.subject for problem in after.problems} == {move.subject}
-    assert pins(after) == pins(before)
-    (old,), (new,) = before.scopes, after.scopes
-    assert old.after is not None
-    assert new.after is not None
-    assert record_bytes(old.after.resolution) == record_bytes(new.after.resolution)
-    assert decided(after.files, move.packages, move.after).files == after.files
-
-
-@pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
 def test_the_former_packages_may_be_gone_from_the_index(move: Move) -> None:
     before = decided({}, move.packages, move.before)
 
@@ -173,28 +154,6 @@ def test_what_is_locked_for_a_manifest_goes_with_it(move: Move) -> None:
     assert pins(gone) == []
 
 
-def test_a_problem_says_what_is_kept_in_place_of_what() -> None:
-    before = decided({}, CARVEL, install("a", "app.io", ""))
-
-    (problem,) = decided(before.files, CARVEL, install("a", "ap.io", "")).problems
-
-    assert problem.message.startswith(
-        "PackageInstall prod/a keeps app.io 1.0.0 instead of ap.io: Dependencies cannot be met: "
-        "PackageInstall prod/a asks for ap.io"
-    )
-
-
-def test_it_moves_once_when_the_index_gets_the_package() -> None:
-    before = decided({}, CARVEL, install("a", "app.io", ""))
-    held = decided(before.files, CARVEL, install("a", "new.io", ""))
-
-    moved = decided(held.files, CARVEL, NEW, install("a", "new.io", ""))
-
-    assert moved.problems == ()
-    assert pins(moved) == ["cache.io 1.0.0 as PackageInstall/cache.io", "new.io 1.0.0 as PackageInstall/a"]
-    assert decided(moved.files, CARVEL, NEW, install("a", "new.io", "")).files == moved.files
-
-
 def test_of_two_clusters_only_the_one_that_names_another_package_is_held() -> None:
     both = {"dev": install("a", "app.io", "<2.0.0"), "prod": install("a", "app.io", "<2.0.0")}
     before = decided({}, CARVEL, clusters=both)
@@ -207,80 +166,12 @@ def test_of_two_clusters_only_the_one_that_names_another_package_is_held() -> No
     assert "app.io 1.1.0 as PackageInstall/a" in pins(after, "prod")
 
 
-def test_what_a_held_manifest_needs_does_not_move_for_another_one() -> None:
-    eager = package("eager.io", "1.0.0", needs("db.io", ">=2.0.0"))
-    shop = install("b", "shop.io", "")
-    texts = CARVEL + DB2 + eager + package("shop.io", "1.0.0", needs("db.io"))
-    before = decided({}, texts, install("a", "app.io", ""), shop)
-
-    after = decided(before.files, texts, install("a", "ap.io", ""), shop, install("c", "eager.io", ""))
-
-    assert {problem.subject for problem in after.problems} == {
-        "PackageInstall prod/a",
-        "PackageInstall prod/c",
-    }
-    assert pins(after) == pins(before)
-
-
-def test_what_two_manifests_need_stays_for_the_other_one_where_one_moves() -> None:
-    shop = package("shop.io", "1.0.0", needs("db.io"))
-    before = decided({}, CARVEL, shop, install("a", "app.io", ""), install("b", "shop.io", ""))
-
-    after = decided(before.files, CARVEL, shop, NEW, install("a", "new.io", ""), install("b", "shop.io", ""))
-
-    assert after.problems == ()
-    assert "db.io 1.0.0 as PackageInstall/db.io" in pins(after)
-    assert not any("app.io" in pin for pin in pins(after))
-
-
-def test_a_withdrawn_version_is_kept_for_a_manifest_that_names_another_package() -> None:
-    before = decided({}, CARVEL, install("a", "app.io", ""))
-    withdrawn = CARVEL.replace("  refName: app.io", "  refName: app.io\n  withdrawn: CVE")
-
-    after = decided(before.files, withdrawn, install("a", "ap.io", ""))
-
-    assert pins(after) == pins(before)
-
-
 def test_nothing_waits_for_review_where_a_manifest_is_held() -> None:
     before = decided({}, CARVEL, install("a", "app.io", ""))
     after = decided(before.files, CARVEL, install("a", "ap.io", ""))
 
     for strict in (True, False):
         assert pins(effective_locks(after, strict=strict)) == pins(before)
-
-
-def test_of_two_manifests_of_one_package_the_one_that_runs_it_keeps_it() -> None:
-    """Not the one with the lower name that runs another package and moves to this one."""
-    texts = registry("x.io") + crossplane("a", "v1.0.0")
-    before = decided({}, texts, provider("a", "v1.0.0"), asked("x.io"))
-
-    after = decided(before.files, texts, asked("x.io", name="a"), asked("x.io"))
-
-    assert [problem.subject for problem in after.problems] == ["Provider a"]
-    assert pins(after) == pins(before)
-
-
-def test_a_manifest_of_another_name_is_another_manifest() -> None:
-    before = decided({}, CARVEL, install("a", "app.io", ""))
-
-    after = decided(before.files, CARVEL, install("b", "ap.io", ""))
-
-    assert [problem.subject for problem in after.problems] == ["PackageInstall prod/b"]
-    assert pins(after) == []
-
-
-def test_each_of_two_manifests_of_a_package_is_told_its_own_version() -> None:
-    texts = CARVEL + package("app.io", "2.0.0", needs("db.io", "<2.0.0"))
-    both = (install("a", "app.io", "1.0.0"), install("c", "app.io", "2.0.0"))
-    before = decided({}, texts, *both)
-
-    after = decided(before.files, texts, *(text.replace("app.io", "ap.io") for text in both))
-
-    assert [problem.message.partition(" instead")[0] for problem in after.problems] == [
-        "PackageInstall prod/a keeps app.io 1.0.0",
-        "PackageInstall prod/c keeps app.io 2.0.0",
-    ]
 
 
 # Moves between registries: one consent for all that a manifest brings
@@ -295,33 +186,6 @@ def sister(host: str, *take_over: str) -> str:
 def with_sisters(host: str) -> str:
     ec2 = crossplane("ec2", "v1.0.0", FAMILY, "b.io/v1/Vm").replace("kind: Configuration", "kind: Provider")
     return registry(host) + ec2.replace("x.io/", f"{host}/")
-
-
-def test_consent_of_a_manifest_is_for_its_family_too_and_objects_stay() -> None:
-    before = decided({}, BOTH, asked("x.io/a"))
-
-    moved = decided(before.files, BOTH, asked("y.io/b", "x.io/a/fam", "x.io/a/s3"))
-
-    assert moved.problems == ()
-    assert pins(moved) == ["y.io/b/fam v1.0.0 as Provider/a-fam", "y.io/b/s3 v1.0.0 as Provider/s3"]
-    assert decided(moved.files, BOTH, asked("y.io/b")).files.keys() == moved.files.keys()
-    assert pins(decided(moved.files, BOTH, asked("y.io/b"))) == pins(moved)
-
-
-@pytest.mark.parametrize(("consents", "problems"), [("conf", 0), ("b", 1)])
-def test_consent_is_for_what_its_manifest_needs_alone(consents: str, problems: int) -> None:
-    conf = crossplane("conf", "v1.0.0", "[{provider: y.io/b/s3, version: '>=v1.0.0'}]")
-    texts = BOTH + conf + crossplane("b", "v1.0.0")
-    given = f"{{name: {consents}, annotations: {{reconciler.dev/take-over: 'x.io/a/fam, x.io/a/s3'}}}}"
-    before = decided({}, texts, asked("x.io/a"))
-
-    wanted = provider("conf", "v1.0.0", "Configuration") + provider("b", "v1.0.0")
-    moved = decided(before.files, texts, wanted.replace(f"{{name: {consents}}}", given))
-
-    assert len(moved.problems) == problems
-    assert any(pin.startswith("y.io/b/s3 ") for pin in pins(moved)) is not bool(problems)
-    hint = "take-over: x.io/a/fam, x.io/a/s3` into the annotations of Configuration conf"
-    assert all(hint in problem.hint for problem in moved.problems)
 
 
 def test_a_move_is_one_change_of_each_object() -> None:

@@ -110,12 +110,6 @@ def test_mirror_in_the_index_is_what_an_original_name_means() -> None:
     ]
 
 
-def test_matcher_of_another_type_is_refused() -> None:
-    (problem,) = collected([*BOTH, rewriting("m.io", "x.io", type="Regex")], APP, KUBE).problems
-
-    assert problem.subject == "ImageConfig m.io"
-
-
 @pytest.mark.parametrize(
     ("tag", "digest", "of"),
     [

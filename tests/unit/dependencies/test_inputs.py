@@ -2,10 +2,8 @@
 
 import pytest
 
-from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs
-from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.lock.format import read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import (
@@ -19,7 +17,6 @@ from reconciler.dependencies.model.packages import Candidate, Ecosystem, Package
 from reconciler.dependencies.solve.alternatives import CandidateLookup, bundle_name
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions import parse_loose
-from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
 from reconciler.names.problems import Problem
@@ -38,25 +35,6 @@ def press(given: str = "{}") -> str:
 def problems(text: str) -> tuple[Problem, ...]:
     world = replace(world_of(text), cluster="one")
     return update_locks(FleetInputs((world,)), read_locks({})).problems
-
-
-@pytest.mark.parametrize(
-    ("written", "inputs"),
-    [
-        ({"parameters": [{"name": "a"}, {"name": "b", "default": 1}]}, ("parameter a",)),
-        ({"credentials": [{"name": "a"}, {"name": "b", "required": False}]}, ("credential a",)),
-        ({"parameters": {"a": {"required": True}, "b": {"definition": "b"}}}, ("parameter a",)),
-        ({"credentials": {"a": {"required": True}, "b": {}}}, ("credential a",)),
-    ],
-)
-def test_what_must_be_given_is_said_by_each_file_in_its_own_way(
-    written: dict[str, object], inputs: tuple[str, ...]
-) -> None:
-    document = {"name": "db", "version": "1.0.0", **written}
-
-    (found,) = read_bundle(document, Source(Location("db/porter.yaml"))).candidates
-
-    assert tuple(map(str, found.inputs)) == inputs
 
 
 def test_an_input_that_nobody_gives_is_told_with_what_helps() -> None:
@@ -112,39 +90,6 @@ def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
         [Reason.UNBOUND_INPUT] if written is None else []
     )
     assert [warning.reason for warning in found.warnings] == [problem.reason for problem in update.problems]
-
-
-def test_a_parameter_that_a_user_gives_reaches_the_dependency_of_a_dependency() -> None:
-    site = "{requires: [{name: press, reference: 'r.io/press:v1.0.0'}]}"
-    text = installation("www", "site", more="parameters: {'db#url': mine}") + bundle("site", "1.0.0", site)
-    text += bundle("press", "1.0.0", URL.replace("parameters: {url: URL}", "")) + NEEDS_URL
-    world = replace(world_of(text), cluster="one")
-
-    update = update_locks(FleetInputs((world,)), read_locks({}))
-
-    (scope,) = update.scopes
-    assert update.problems == ()
-    assert scope.after is not None
-    found = generate_manifests(world, scope.after, owner="main/default/dependencies@one")
-    assert load_documents(found.files["installations/db.yaml"])[0].value["parameters"] == {"url": "mine"}
-
-
-def test_parameters_of_a_version_that_vanished_stay_as_they_were_written() -> None:
-    text = installation("blog", "press") + NEEDS_URL
-    world = replace(world_of(text + bundle("press", "1.0.0", URL.replace("URL", "shop"))), cluster="one")
-    (scope,) = update_locks(FleetInputs((world,)), read_locks({})).scopes
-    assert scope.after is not None
-
-    found = generate_manifests(world_of(text), scope.after, owner="main/default/dependencies@one")
-
-    assert (found.files, found.retained) == ({}, {"installations/app.yaml", "installations/db.yaml"})
-
-
-def test_what_is_bound_to_an_installation_needs_nothing_more() -> None:
-    bound = installation("blog", "press", more="custom: {reconciler.dev/dependencies: {db: mine}}")
-    mine = installation("mine", "db")
-
-    assert problems(bound + mine + press("labels: {}") + DB) == ()
 
 
 def test_without_dependencies_data_is_given_by_hand() -> None:

@@ -56,11 +56,6 @@ def owned(controller: str, *owners: str, **more: Any) -> dict[str, OwnershipEntr
 SOUND = locked(revision(1), revision(2, "Active", current=True), kinds=owned("aws-2", "aws-1", "aws-2"))
 
 
-def test_a_sound_lock_has_no_breach() -> None:
-    assert lock_violations(*SOUND) == ()
-    assert step_violations(SOUND, SOUND) == ()
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

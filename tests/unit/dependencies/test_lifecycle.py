@@ -191,27 +191,6 @@ def test_what_was_generated_is_needed_although_the_cluster_shows_it(
     assert instance not in owners(foreign)
 
 
-def test_a_user_who_hands_over_what_others_use_by_its_api_leaves_it_to_them() -> None:
-    catalogue, two = ISSUERS + package("two.io", "1.0.0", GVK), install("two", "two.io", "")
-
-    left, decision = run(catalogue + two + install("mine", "certs.io", ""), catalogue + two)
-
-    assert decision.problems == ()
-    assert owners(left)["carvel:certs.io@namespace/prod"] == "carvel:two.io@install/prod/two"
-
-
-def test_the_api_of_an_own_package_counts_as_its_own_although_the_cluster_serves_it() -> None:
-    catalogue = SELF_SUPPLIED + package("two.io", "1.0.0", GVK)
-    served = "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n"
-    one, two = install("one", "one.io", ""), install("two", "two.io", "")
-
-    left, _ = run(catalogue + one + two, catalogue + two + served)
-    foreign, _ = run(catalogue + two + served)
-
-    assert pins(left) == {"certs.io": "1.0.0", "two.io": "1.0.0"}
-    assert pins(foreign) == {"two.io": "1.0.0"}
-
-
 def test_what_a_part_without_a_solution_uses_stays_with_it() -> None:
     catalogue, both = SELF_SUPPLIED, install("one", "one.io", "") + install("two", "two.io", "")
     before = catalogue + package("two.io", "1.0.0", GVK) + both
@@ -234,19 +213,6 @@ def test_the_first_creates_and_owns_and_who_comes_later_joins() -> None:
     (db,) = [one for one in locked.resolution.packages if one.instance.name == "db.io"]
     assert str(db.owner) == "carvel:shop.io@install/prod/b"
     assert [*map(str, db.requested_by)] == [f"carvel:shop.io@install/prod/{name}" for name in "ab"]
-
-
-def test_a_crossplane_package_keeps_its_revision_when_a_user_adopts_it_under_its_name() -> None:
-    tree = crossplane("web", "v1.0.0", "[{provider: x.io/aws}]") + crossplane("aws", "v1.0.0")
-    tree = tree.replace("kind: Configuration\nmetadata: {name: aws", "kind: Provider\nmetadata: {name: aws")
-    web = provider("web", "v1.0.0", "Configuration")
-
-    generated, _ = run(web + tree)
-    adopted, _ = run(web + tree, web + tree + provider("aws", "v1.0.0"))
-
-    assert owners(generated)["xpkg:x.io/aws@cluster"] == "xpkg:x.io/web@cluster"
-    assert owners(adopted)["xpkg:x.io/aws@cluster"] == "user"
-    assert adopted.lock.revisions == generated.lock.revisions
 
 
 def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() -> None:
@@ -293,68 +259,8 @@ def test_only_what_is_managed_is_upgraded_with_its_parent(words: str, version: s
     assert pins(frozen) == {"r.io/press": "2.0.0", "r.io/db": "1.0.0"}
 
 
-def uninstalled(text: str) -> str:
-    return text.replace("schemaType: Installation", "schemaType: Installation\nuninstalled: true")
-
-
-ORPHANING = install("shop", "shop.io", "", "dependencies: {deletePolicy: orphan}")
-ASKING = install("shop", "shop.io", "")
 CHOICE = package("web.io", "1.0.0", "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}")
 CHOICE += install("web", "web.io", "") + package("b.io", "1.0.0")
-MANAGED = lifecycle("{managed: true}")
-MOVED = MANAGED.replace("repository: r.io/press, version: 1.0.0", "repository: r.io/press, version: 2.0.0")
-MINE = install("mine", "db.io", "")
-USING = package("two.io", "1.0.0", GVK) + install("two", "two.io", "")
-SUPPLIED = SELF_SUPPLIED + USING
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param(OTHER + SHOPS + ASKING, OTHER + SHOPS, id="removed parent"),
-        pytest.param(OTHER + SHOPS + ORPHANING, OTHER + SHOPS, id="removed parent that orphans"),
-        pytest.param(
-            OTHER + lifecycle("{managed: false}"),
-            uninstalled(OTHER + lifecycle("{managed: false}")),
-            id="removed parent of an unmanaged one",
-        ),
-        pytest.param(
-            OTHER + lifecycle("{managed: true, uninstall: false}"),
-            uninstalled(OTHER + lifecycle("{managed: true, uninstall: false}")),
-            id="removed parent of one that is not uninstalled",
-        ),
-        pytest.param(MANAGED, MOVED + bundle("db", "2.0.0"), id="upgraded parent"),
-        pytest.param(
-            lifecycle("{managed: false}"),
-            lifecycle("{managed: false}").replace("press, version: 1.0.0", "press, version: 2.0.0")
-            + bundle("db", "2.0.0"),
-            id="upgraded parent of an unmanaged one",
-        ),
-        pytest.param(CHOICE, CHOICE + package("a.io", "1.0.0"), id="chosen alternative"),
-        pytest.param(
-            SHOPS + ASKING + MINE,
-            SHOPS + ASKING + package("db.io", "2.0.0", needs("disk.io")),
-            id="user's package that is handed back",
-        ),
-        pytest.param(SHOPS + ASKING, SHOPS + ASKING + MINE, id="adopted package"),
-        pytest.param(SUPPLIED + install("one", "one.io", ""), SUPPLIED, id="removed provider of an API"),
-        pytest.param(OTHER + SHOPS, OTHER + SHOPS + ASKING, id="new parent"),
-        pytest.param(SHOPS + ASKING, SHOPS + ASKING, id="nothing"),
-    ],
-)
-def test_a_run_that_leaves_dependencies_alone_changes_nothing_for_the_next_one(
-    before: str, after: str
-) -> None:
-    alone = ResolveOptions(dependencies=False)
-
-    expected, _ = run(before, after)
-    left, decision = run_steps((before, DEFAULT_OPTIONS), (after, alone), (after, DEFAULT_OPTIONS))
-    twice, _ = run_steps((before, DEFAULT_OPTIONS), (after, alone), (after, alone), (after, DEFAULT_OPTIONS))
-
-    assert left.resolution == expected.resolution
-    assert left.lock.revisions == expected.lock.revisions
-    assert twice.resolution == expected.resolution
-    assert decision.problems == ()
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,6 @@ from reconciler.dependencies.catalog.cluster_inputs import imported_pins
 from reconciler.dependencies.dialects.crossplane import read_lock
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockUpdate,
-    PackageLock,
-    lock_changes,
     lock_path,
     lock_solution,
     next_lock,
@@ -60,21 +55,6 @@ def relocked(world: ClusterInputs) -> ClusterInputs:
     return replace(world, pins=body.packages, locked=body.packages)
 
 
-def test_every_need_is_kept_with_its_dialect_and_range() -> None:
-    body = locked(world_of(TEXT))
-    web = next(one for one in body.packages if one.instance.name == "web.io")
-
-    assert (web.kind, web.name, web.by_user, web.requested_by) == ("PackageInstall", "shop", True, ())
-    rows = [(d.need, d.id, d.dialect, d.constraints, d.via, d.alternative) for d in web.dependencies]
-    assert rows == [
-        ("package", "carvel:db.io", "carvel", ">=1.0.0", "candidate", 0),
-        ("package", "carvel:a.io", "carvel", "", "candidate", 0),
-        ("api", "certs.io/v1/Issuer", "", "", "snapshot", 0),
-    ]
-    assert [(s.parent.name, s.requirement) for s in body.skipped] == [("web.io", "gone.io")]
-    assert body.custom_resource_definitions["Database.db.io"].controller == "carvel:db.io@namespace/prod"
-
-
 def test_the_bytes_are_canonical_and_come_back() -> None:
     body = locked(world_of(TEXT))
     data = record_bytes(body)
@@ -92,40 +72,6 @@ def test_what_was_locked_is_decided_again() -> None:
 
     assert told(resolve_cluster(again)) == told(resolve_cluster(first))
     assert locked(again) == locked(first)
-
-
-def test_a_version_that_vanished_stays_locked_and_is_marked() -> None:
-    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("db.io"))
-    held = relocked(world_of(text + package("db.io", "2.0.0")))
-    gone = replace(world_of(text + package("db.io", "1.0.0")), pins=held.pins)
-    (db,) = [one for one in locked(gone).packages if one.instance.name == "db.io"]
-
-    assert (db.version, db.unavailable) == ("2.0.0", True)
-
-
-def test_a_failed_part_keeps_what_was_locked() -> None:
-    text = install("shop", "web.io", "") + install("blog", "press.io", "") + package("press.io", "1.0.0")
-    before = locked(world_of(text + package("web.io", "1.0.0")))
-    broken = world_of(text + package("web.io", "1.0.0", needs("gone.io")))
-
-    after = lock_solution(broken, resolve_cluster(broken), before)
-
-    assert after == before
-    assert lock_changes(before, after) == ()
-
-
-def test_a_lock_is_thin_and_its_generation_counts_changes() -> None:
-    world = world_of(TEXT)
-    body = locked(world)
-    first = next_lock("edge-1", input_digest=InputDigests().of(world), resolution=body)
-    same = next_lock("edge-1", input_digest=InputDigests().of(world), resolution=body, previous=first)
-    other = next_lock("edge-1", input_digest="sha256:x", resolution=body, previous=first)
-
-    assert same is first
-    assert (first.generation, other.generation) == (1, 2)
-    assert lock_path(first) == "locks/edge-1.json"
-    assert read_record(record_bytes(first), PackageLock) == first
-    assert b"web.io" not in record_bytes(first)
 
 
 def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
@@ -228,12 +174,3 @@ def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, byt
     assert path == "locks/edge.json"
     assert message.startswith(f"The lock cannot be read: {why}")
     assert hint == "Correct or remove it on the state branch; the cluster is resolved anew."
-
-
-def test_fleet_changed_if_one_cluster_did() -> None:
-    same, other = (ClusterUpdate(name, None, None) for name in "ab")
-    resolution = locked(world_of(TEXT))
-    lock = next_lock("c", input_digest="", resolution=resolution)
-    new = ClusterUpdate("c", None, ClusterLock(lock, resolution))
-
-    assert [LockUpdate(scopes).changed for scopes in ((), (same, other), (same, new))] == [False, False, True]

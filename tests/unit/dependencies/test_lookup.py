@@ -31,7 +31,6 @@ from reconciler.dependencies.solve.alternatives import (
     RequirementContext,
     new_slots,
     slot_places,
-    with_rendered_labels,
 )
 from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_worlds import pin as locked_as
@@ -54,28 +53,6 @@ def install(name: str = "mine", namespace: str = "shop", package: PackageId = DB
 
 def candidate(package: PackageId, version: str, **fields: Any) -> Candidate:
     return Candidate(package, parse_loose(version), **fields)
-
-
-# How a user's install changes a need
-
-
-def test_labels_are_rendered_with_the_name_of_the_users_or_the_generated_installation() -> None:
-    labels = (("b", "{{ installation.name }}"), ("a", "{{ installation.namespace }}"))
-    wanted = Requirement((need(),), share=Share(labels=labels))
-    parent = Instance(*MYSQL, Slot(SlotKind.FOR, "shop", ("press", "db")))
-
-    def rendered(context: RequirementContext) -> dict[str, str]:
-        return dict(with_rendered_labels(wanted, parent, context).share.labels)
-
-    assert rendered(RequirementContext("shop", install=install())) == {"a": "shop", "b": "mine"}
-    assert rendered(RequirementContext("shop")) == {"a": "shop", "b": "press-db"}
-    plain = Requirement((need(),))
-    assert with_rendered_labels(plain, parent, HERE) is plain
-
-
-# What is visible
-
-BLOG, GROUP = {"app": "blog", "x": "y"}, {"sh.porter.SharingGroup": "g"}
 
 
 # Slots

@@ -7,108 +7,22 @@ import pytest
 from reconciler.dependencies.model.cluster import (
     UnknownVariableError,
     build_catalogue,
-    bundle_name,
     render_parameter,
-    sharing_labels,
-    written_values,
 )
-from reconciler.dependencies.model.instances import Instance, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
-    ApiNeed,
     Candidate,
     Dialect,
     Ecosystem,
-    Gvk,
     Interface,
     InterfaceNeed,
     PackageId,
-    PackageNeed,
-    Platform,
-    PlatformNeed,
-    Requirement,
     VersionRange,
-    dns_label,
-    exact_range,
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")
-NEED, PLAIN = PackageNeed(DB, RANGE), PackageNeed(DB, ANY)
-THING = Gvk("g.io", "v1", "Thing")
-SLOT = Slot(SlotKind.SHARED, "shop", ("group", "a=b"))
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (DB, "carvel:db.io"),
-        (THING, "g.io/v1/Thing"),
-        (Gvk("", "v1", "ConfigMap"), "v1/ConfigMap"),
-        (Gvk("g.io", "", "things"), "g.io/things"),
-        (ANY, "any version"),
-        (RANGE, ">=1.0.0"),
-        (NEED, "db.io >=1.0.0"),
-        (PLAIN, "db.io"),
-        (ApiNeed(THING), "the API g.io/v1/Thing"),
-        (ApiNeed(THING, NEED), "the API g.io/v1/Thing of db.io >=1.0.0"),
-        (InterfaceNeed("io.x", ANY), "the interface io.x"),
-        (InterfaceNeed("io.x", RANGE), "the interface io.x >=1.0.0"),
-        (PlatformNeed(Platform.KUBERNETES, RANGE), "kubernetes >=1.0.0"),
-        (Requirement((PLAIN, ApiNeed(THING))), "db.io or the API g.io/v1/Thing"),
-        (Candidate(DB, parse_strict("1.0.0")), "db.io 1.0.0"),
-        (SLOT, "shared/shop/group/a=b"),
-        (Slot(SlotKind.CLUSTER), "cluster"),
-        (Instance(*DB, SLOT), "carvel:db.io@shared/shop/group/a=b"),
-        (Slot(SlotKind.INSTALL, path=("x",)), "install/x"),
-        (
-            Instance(ecosystem=Ecosystem.CARVEL, name="db.io", slot=Slot(SlotKind.CLUSTER)),
-            "carvel:db.io@cluster",
-        ),
-    ],
-)
-def test_text_of_a_value(value: object, text: str) -> None:
-    assert str(value) == text
-
-
-@pytest.mark.parametrize(
-    ("image", "label"),
-    [
-        ("x.io/acme/provider-aws", "acme-provider-aws"),
-        ("https://x.io/acme/Provider_AWS.git", "acme-provider-aws-git"),
-        ("https://git.example.org/mono//aws", "mono-aws"),
-        ("plain", "plain"),
-        ("x.io/-a-", "a"),
-        (f"x.io/{'a' * 62}-b", "a" * 62),
-        (f"x.io/{'a' * 80}", "a" * 63),
-    ],
-)
-def test_name_of_an_image_is_its_path_as_a_label(image: str, label: str) -> None:
-    assert dns_label(image) == label
-
-
-DIGEST = f"sha256:{'0' * 64}"
-
-
-@pytest.mark.parametrize(
-    ("dialect", "text", "written"),
-    [
-        (Dialect.CARVEL, "1.0.0", "1.0.0"),
-        (Dialect.KPT, "1.0.0", "1.0.0"),
-        (Dialect.CROSSPLANE, "v1.0.0", "=v1.0.0"),
-        (Dialect.PORTER, "1.0.0", "=1.0.0"),
-        (Dialect.PORTER, DIGEST, DIGEST),
-    ],
-)
-def test_exact_version_is_equal_in_every_dialect(dialect: Dialect, text: str, written: str) -> None:
-    exact = exact_range(dialect, text)
-
-    assert exact.text == written
-    is_digest = text == DIGEST
-    assert exact.allows(parse_loose("1.0.0"), DIGEST)
-    assert exact.allows(parse_loose("1.0.1"), DIGEST) is is_digest
-    assert exact.allows(parse_loose("1.0.0"), "sha256:other") is not is_digest
 
 
 def test_range_of_releases_admits_no_prerelease_that_it_names() -> None:
@@ -118,9 +32,6 @@ def test_range_of_releases_admits_no_prerelease_that_it_names() -> None:
 
     assert [range_.allows(parse_loose("1.0.0-rc.2")) for range_ in (first, second)] == [True, False]
     assert second.allows(parse_loose("1.0.0"))
-
-
-# Requirements
 
 
 # Interfaces
@@ -163,42 +74,7 @@ def test_interface_meets_a_need_of_its_name_version_and_shape(
     assert implemented.meets(wanted) is meets
 
 
-# Bundles
-
-
-def slot(kind: SlotKind, *path: str) -> Slot:
-    return Slot(kind, "shop", path)
-
-
-@pytest.mark.parametrize(
-    ("where", "name", "labels"),
-    [
-        (slot(SlotKind.FOR, "press", "db"), "press-db", ("", {})),
-        (slot(SlotKind.SHARED, "group"), "group-mysql", ("group", {})),
-        (slot(SlotKind.SHARED), "mysql", ("", {})),
-        (slot(SlotKind.NAMESPACE), "mysql", ("", {})),
-        (slot(SlotKind.SHARED, "group", "b=2", "a=1"), "group-mysql-7ae498", ("group", {"a": "1", "b": "2"})),
-        (slot(SlotKind.SHARED, "group", "a=1", "b=2"), "group-mysql-7ae498", ("group", {"a": "1", "b": "2"})),
-        (slot(SlotKind.SHARED, "a=1=2"), "mysql-e4bb04", ("", {"a": "1=2"})),
-        (slot(SlotKind.SHARED, "group", "inputs=00ff"), "group-mysql-98a2e9", ("group", {})),
-    ],
-)
-def test_name_of_a_shared_bundle_is_that_of_its_group_labels_and_inputs(
-    where: Slot, name: str, labels: tuple[str, dict[str, str]]
-) -> None:
-    assert bundle_name("r.io/acme/mysql", where) == name
-    assert sharing_labels(where) == labels
-    assert list(sharing_labels(where)[1]) == sorted(labels[1])
-
-
 # Parameters
-
-
-def test_values_are_written_as_sorted_json() -> None:
-    assert written_values({"b": {"y": 1, "x": [True]}, "a": "text"}) == (
-        ("a", '"text"'),
-        ("b", '{"x":[true],"y":1}'),
-    )
 
 
 @pytest.mark.parametrize(
@@ -237,14 +113,3 @@ def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:
     assert build_catalogue([low]).candidates(PackageId(Ecosystem.KPT, "db.io")) == ()
     assert build_catalogue([low, high]).places(DB, RANGE) == {0, 1}
     assert build_catalogue([low, high]).places(DB, version_range(Dialect.CARVEL, "1.10.0")) == {1}
-
-
-def test_package_is_found_by_its_other_names_unless_a_package_has_that_name() -> None:
-    other = PackageId(Ecosystem.CARVEL, "web.io")
-    kpt = Candidate(PackageId(Ecosystem.KPT, "git.example//web"), parse_strict("1.0.0"), names=("web.io",))
-
-    assert build_catalogue([kpt]).find(other) == kpt.id
-    own = Candidate(other, parse_strict("1.0.0"))
-    assert build_catalogue([kpt, own]).find(other) == other
-    unknown = PackageId(Ecosystem.CARVEL, "gone.io")
-    assert build_catalogue([kpt]).find(unknown) == unknown

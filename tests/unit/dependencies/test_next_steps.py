@@ -11,7 +11,6 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.dialects.porter import BINDINGS
 from reconciler.dependencies.lock.format import FleetLocks, read_locks
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import (
     Candidate,
@@ -418,29 +417,6 @@ def test_each_code_has_a_sentence_that_is_followed() -> None:
     assert {case.code for case in CASES} | ELSEWHERE == set(ConflictCode)
 
 
-@pytest.mark.parametrize("root", ["v1.0.0", f"v1.0.0@{DIGEST}"])
-def test_digest_of_a_package_that_fits_is_not_the_conflict(root: str) -> None:
-    text = upbound(">=v2.0.0", "v1.0.0").replace("x.io/a:v1.0.0", f"x.io/a:{root}", 1)
-    world = world_of(text)
-    known = {id_: [replace(c, digest=DIGEST) for c in all_] for id_, all_ in world.catalogue.packages.items()}
-    candidates = [candidate for all_ in known.values() for candidate in all_]
-
-    (explanation,) = resolve_cluster(replace(world, catalogue=build_catalogue(candidates))).explanations
-
-    assert explanation.code is ConflictCode.NO_VERSION
-
-
-def test_package_that_looks_alike_is_never_named() -> None:
-    text = upbound(">=v1.0.0") + crossplane("azure", "v1.0.0") + crossplane("aws-net", "v1.0.0")
-    (explanation,) = resolve_cluster(world_of(text)).explanations
-
-    assert explanation.hint == (
-        "Add x.io/aws to the index, with `reconciler index sync` or"
-        " `reconciler index add x.io/aws VERSION --manifest crossplane.yaml`;"
-        " `reconciler index missing` lists all that is missing"
-    )
-
-
 def test_revision_of_a_kpt_package_is_to_be_published() -> None:
     def explained(version: str) -> list[tuple[ConflictCode, str]]:
         text = package("web", version).replace("metadata: {", "metadata: {annotations: {kpt: g.io//web}, ")
@@ -451,16 +427,6 @@ def test_revision_of_a_kpt_package_is_to_be_published() -> None:
     step = "Publish g.io//web with a package.yaml, in a version that is asked for"
     assert explained("1.0.0") == [(ConflictCode.UNPUBLISHED, step)]
     assert explained("2.0.0") == []
-
-
-def test_versions_out_of_reach_ask_for_no_consent() -> None:
-    """What only another version of the package would bring is nothing to take over."""
-    text = configuration("a") + crossplane("a", "v2.0.0", kinds="g.io/v1/Other")
-    held = (*OWNED, ("Other.g.io", PackageId(Ecosystem.XPKG, "x.io/log")))
-
-    (explanation,) = resolve_cluster(world_of(text, held=held)).explanations
-
-    assert "`reconciler.dev/take-over: x.io/aws`" in explanation.hint
 
 
 def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() -> None:
@@ -485,16 +451,3 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
         == NEXT_STEPS[ConflictCode.DOWNGRADE].format(form=NAMED.format(name="aws"), name="x.io/aws")
     )
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
-
-
-def test_platform_of_a_cluster_forbids_nothing_if_it_is_ignored_unknown_or_new_enough() -> None:
-    text = install("web", "web.io", "") + package("web.io", "1.0.0", for_kubernetes(">=1.25.0"))
-    ignored = text.replace("namespace: prod}", f"namespace: prod, annotations: {{{IGNORED}: ''}}}}")
-
-    def fits(world: str, **platforms: str) -> bool:
-        return not resolve_cluster(world_of(world + cluster(platforms=platforms))).explanations
-
-    assert fits(text, kubernetes="1.25.0")
-    assert fits(text)
-    assert fits(ignored, kubernetes="1.20.0")
-    assert not fits(text, kubernetes="1.24.9")

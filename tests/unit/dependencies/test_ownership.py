@@ -98,17 +98,6 @@ def test_who_has_it_wins_then_a_users_own_then_the_lowest_kind_and_name() -> Non
     assert set(refuse_claims({}, [mine, claimant("b", X, kind="Configuration")])) == {package("a")}
 
 
-def test_a_loser_keeps_what_it_runs_with_everything_that_has() -> None:
-    ledger = held("a", X) | held("b", Y)
-    loser = claimant("b", X, Y, Z, running="b-1", had=(Y,))
-
-    found = after(ledger, claimant("a", X, running="a-1", had=(X,)), loser)
-
-    assert found[X].package == package("a")
-    assert found[Y] == OwnershipEntry(package=package("b"), controller="b-1", owners=("b-1", "b-2"))
-    assert (found[Z].controller, found[Z].owners, found[Z].retained) == ("", ("b-2",), False)
-
-
 def test_what_another_package_lets_go_of_is_taken_only_by_who_says_so() -> None:
     ledger = held("old", X, Y)
     splits = claimant("old", Y, running="old-1", had=(X, Y))
@@ -125,40 +114,6 @@ def test_nothing_is_taken_from_who_keeps_it_whatever_one_says() -> None:
     assert set(refuse_claims(held("old", X), [keeps, claimant("new", X, takes=("old",))])) == {package("new")}
 
 
-def test_who_loses_does_not_let_go_and_nobody_takes_it_then() -> None:
-    ledger = held("old", X) | held("third", Z)
-    moves = claimant("old", Z, running="old-1", had=(X,))
-    third = claimant("third", Z, running="third-1", had=(Z,))
-
-    assert set(refuse_claims(ledger, [moves, third, claimant("new", X, takes=("old",))])) == {
-        package("old"),
-        package("new"),
-    }
-
-
-def test_what_a_removed_package_leaves_is_kept_for_who_takes_it_over() -> None:
-    left = after(held("old", X, COMPOSITION))
-    assert left == {X: OwnershipEntry(package=package("old"), retained=True)}
-
-    assert set(refuse_claims(left, [claimant("new", X)])) == {package("new")}
-    assert after(left, claimant("new", X, takes=("old",)))[X].package == package("new")
-    assert after(left, claimant("old", X))[X].controller == "old-2"
-
-
 def test_kinds_go_with_their_last_revision_only_by_consent() -> None:
     assert after(held("old", X), prunes=("old",)) == {}
     assert after(held("old", X), prunes=("other",)) != {}
-
-
-def test_kinds_of_other_installers_change_hands_when_their_package_goes() -> None:
-    mine = Instance(Ecosystem.CARVEL, "db.io", Slot(SlotKind.NAMESPACE, "prod"))
-    ledger = {X: OwnershipEntry(package=mine, controller=str(mine), owners=(str(mine),))}
-
-    assert refuse_claims(ledger, [claimant("new", X)]) == {}
-    assert after(ledger) == {}
-
-
-def test_kind_without_an_owner_is_taken_by_whoever_claims_it() -> None:
-    table: OwnershipTable = {X: OwnershipEntry(package=package("b"))}
-
-    assert refuse_claims(table, [claimant("a", X)]) == {}

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetClusters,
     collect_cluster_inputs,
 )
 from reconciler.dependencies.catalog.index import IndexContents, find_missing
-from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
@@ -69,29 +66,6 @@ APP = package(GLOBAL, "app.io", "1.0.0", **NEEDS_DB)
 DBS = [package(GLOBAL, "db.io", "1.0.0"), package("b", "db.io", "9.0.0")]
 
 
-@pytest.mark.parametrize("where", ["snapshot", "manifests"])
-def test_package_of_a_namespace_is_for_that_namespace(where: str) -> None:
-    there, written = (DBS, []) if where == "snapshot" else ([], DBS)
-
-    found = solved(world([APP, *there], install("a", "app.io"), install("b", "app.io"), *written))
-
-    assert found == {
-        "carvel:app.io@install/a/app.io": "1.0.0",
-        "carvel:app.io@install/b/app.io": "1.0.0",
-        "carvel:db.io@namespace/a": "1.0.0",
-        "carvel:db.io@namespace/b": "9.0.0",
-    }
-
-
-def test_one_version_with_two_contents_is_the_one_of_the_namespace() -> None:
-    own = package("b", "app.io", "1.0.0")
-
-    found = solved(world([APP, own, DBS[0]], install("a", "app.io"), install("b", "app.io")))
-
-    assert "carvel:db.io@namespace/a" in found
-    assert "carvel:db.io@namespace/b" not in found
-
-
 def test_namespace_without_the_global_packages_has_its_own_alone() -> None:
     open_, shut = (
         world(
@@ -115,13 +89,3 @@ def test_what_a_cluster_has_once_comes_from_the_shared_namespace() -> None:
     found = solved(world(there, install("a", "app.io")))
 
     assert found["carvel:db.io@cluster"] == "1.0.0"
-
-
-def test_namespace_of_a_package_is_part_of_the_inputs() -> None:
-    variants = [
-        world([APP, *DBS], install("a", "app.io"), install("b", "app.io")),
-        world([APP, DBS[0], package("a", "db.io", "9.0.0")], install("a", "app.io"), install("b", "app.io")),
-        world([APP, *DBS, closed("b")], install("a", "app.io"), install("b", "app.io")),
-    ]
-
-    assert len({InputDigests().of(inputs) for inputs in variants}) == len(variants)

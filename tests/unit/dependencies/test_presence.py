@@ -6,14 +6,11 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import (
-    crossplane_lock_candidates,
     observe_cluster,
     observed_revisions,
-    offered_packages,
 )
 from reconciler.dependencies.catalog.index import served_apis
 from reconciler.dependencies.dialects import read_manifest
-from reconciler.dependencies.model.cluster import ClusterState
 from reconciler.dependencies.model.instances import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.inventory.inventory import Source
@@ -108,10 +105,6 @@ def test_installations_that_this_instance_generated_are_no_foreign_ones() -> Non
     assert len(observe_cluster(snapshot(others), instance="main").installations) == 1
 
 
-def test_an_empty_snapshot_tells_nothing() -> None:
-    assert observe_cluster(Snapshot()) == ClusterState()
-
-
 def test_versions_of_platforms_are_read_as_their_tools_read_them() -> None:
     versions = {
         "kubernetes": "v1.30.1-gke.100",
@@ -125,65 +118,6 @@ def test_versions_of_platforms_are_read_as_their_tools_read_them() -> None:
         "kubernetes": "v1.30.1-gke.100",
         "kapp-controller": "v0.55.0",
     }
-
-
-def test_a_cluster_offers_its_global_packages_and_those_beside_its_installs() -> None:
-    def body(name: str, version: str, namespace: str) -> dict[str, Any]:
-        return {
-            "apiVersion": "data.packaging.carvel.dev/v1alpha1",
-            "kind": "Package",
-            "metadata": {"name": f"{name}.{version}", "namespace": namespace},
-            "spec": {"refName": name, "version": version},
-        }
-
-    held = snapshot(
-        body("db.io", "1.0.0", "kapp-controller-packaging-global"),
-        body("db.io", "1.1.0", "prod"),
-        body("db.io", "2.0.0", "elsewhere"),
-        {**INSTALLED, "metadata": {"name": "other", "namespace": "elsewhere"}},
-    )
-    reading = read_manifest(INSTALLED, Source(Location("")))
-    assert reading is not None
-    (install,) = reading.installs
-
-    shared = "kapp-controller-packaging-global"
-    assert [str(one) for one in offered_packages(held, [install], shared)] == ["db.io 1.0.0", "db.io 1.1.0"]
-    assert [str(one) for one in offered_packages(held, (), shared)] == ["db.io 1.0.0"]
-    assert [str(one) for one in offered_packages(held, (), "elsewhere")] == ["db.io 2.0.0"]
-
-
-def test_installation_of_porters_operator_is_there() -> None:
-    spec = {"schemaVersion": "1.0.2", "name": "log", "namespace": "ops", "labels": {"a": "b"}}
-    body = {
-        "apiVersion": "getporter.org/v1",
-        "kind": "Installation",
-        "metadata": {"name": "any", "namespace": "porter"},
-        "spec": {**spec, "bundle": {"repository": "r.io/log", "version": "1.2.0"}},
-    }
-
-    (there,) = observe_cluster(snapshot(body)).installations
-
-    assert (there.namespace, there.name, str(there.id), str(there.version), there.labels) == (
-        "ops",
-        "log",
-        "bundle:r.io/log",
-        "1.2.0",
-        (("a", "b"),),
-    )
-    gone = {**body, "spec": {**body["spec"], "uninstalled": True}}
-    assert observe_cluster(snapshot(gone)).installations == ()
-
-
-def test_what_crossplane_chose_is_read_from_its_lock() -> None:
-    lock = {
-        "apiVersion": "pkg.crossplane.io/v1beta1",
-        "kind": "Lock",
-        "metadata": {"name": "lock"},
-        "packages": [{"name": "aws-1", "source": "x.io/aws", "version": "v1.1.0"}],
-    }
-
-    assert [str(one) for one in crossplane_lock_candidates(snapshot(lock))] == ["x.io/aws v1.1.0"]
-    assert crossplane_lock_candidates(snapshot(PROVIDER)) == ()
 
 
 def labelled(

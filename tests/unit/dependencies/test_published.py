@@ -8,7 +8,6 @@ from reconciler.api.validation import field_text
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_package_version
-from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
 from reconciler.inventory.inventory import Source
 
 HEADER = {
@@ -28,38 +27,10 @@ META = {
     "metadata": {"name": "aws"},
     "spec": {"dependsOn": [{"provider": "x.io/base", "version": ">=v1.0.0"}]},
 }
-CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "spec": {
-        "group": "s3.io",
-        "names": {"kind": "Bucket", "plural": "buckets"},
-        "versions": [{"name": "v1", "served": True}],
-    },
-}
-COMPOSITION = {"apiVersion": "x.io/v1", "kind": "Composition", "metadata": {"name": "small"}}
 
 
 def folder(*documents: dict[str, Any]) -> list[tuple[dict[str, Any], Source]]:
     return [(d, Source(Location(f"index/aws/v1.2.0/{n}.yaml"))) for n, d in enumerate(documents)]
-
-
-def test_header_manifest_and_crds_are_one_candidate() -> None:
-    reading = read_package_version(folder(HEADER, META, CRD, COMPOSITION))
-    (aws,) = reading.candidates
-
-    assert (reading.problems, reading.warnings) == ((), ())
-    assert (aws.id, aws.version.text, aws.digest) == (
-        PackageId(Ecosystem.XPKG, "x.io/acme/aws"),
-        "v1.2.0",
-        f"sha256:{'ab' * 32}",
-    )
-    assert [str(requirement) for requirement in aws.requires] == ["x.io/base >=v1.0.0"]
-    assert Gvk("s3.io", "v1", "Bucket") in aws.provides
-    assert Gvk("sqs.io", "v1", "Queue") in aws.provides
-    assert (aws.labels, aws.keywords) == ((("team", "cloud"),), ("aws",))
-    assert (aws.names, aws.compositions) == (("mirror.io/aws",), ("small",))
-    assert read_package_version(folder(COMPOSITION, CRD, META, HEADER)).candidates == (aws,)
 
 
 def test_label_of_a_version_that_is_no_boolean_is_refused() -> None:
@@ -68,22 +39,6 @@ def test_label_of_a_version_that_is_no_boolean_is_refused() -> None:
 
     assert problem.reason is Reason.INVALID_ANNOTATION
     assert problem.hint == "Did you mean true?"
-
-
-def test_the_header_names_bundles_and_carvel_packages_too() -> None:
-    bundle = read_package_version(
-        folder({**HEADER, "source": "r.io/shop"}, {"name": "shop", "version": "1.2.0"})
-    )
-    carvel = {
-        "apiVersion": "data.packaging.carvel.dev/v1alpha1",
-        "kind": "Package",
-        "metadata": {"name": "db.io.1.2.0"},
-        "spec": {"refName": "db.io", "version": "1.2.0"},
-    }
-    package = read_package_version(folder({**HEADER, "source": "db.io", "version": "1.2.0"}, carvel))
-
-    assert [(str(c.id), c.version.text) for c in bundle.candidates] == [("bundle:r.io/shop", "v1.2.0")]
-    assert [(str(c.id), c.version.text) for c in package.candidates] == [("carvel:db.io", "1.2.0")]
 
 
 def test_a_folder_without_one_good_header_stalls_itself() -> None:
@@ -106,16 +61,6 @@ def test_a_manifest_says_more_of_an_interface_than_the_header() -> None:
         ("io.cnab.interface.mysql", False),
         ("io.cnab.interface.tls", True),
     ]
-
-
-@pytest.mark.parametrize("manifests", [(), (META,)])
-def test_a_git_source_is_one_package_however_the_header_writes_it(
-    manifests: tuple[dict[str, Any], ...],
-) -> None:
-    head = HEADER | {"source": "ssh://git@git.example.org/acme/aws.git"}
-
-    (aws,) = read_package_version(folder(head, *manifests)).candidates
-    assert (aws.id.name, aws.source) == ("https://git.example.org/acme/aws",) * 2
 
 
 class Fields:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -14,7 +13,6 @@ from reconciler.dependencies.dialects.crossplane import read_meta
 from reconciler.dependencies.dialects.porter import read_bundle
 from reconciler.dependencies.dialects.reading import ParsedManifest
 from reconciler.inventory.inventory import Source
-from tests.support.dependency_manifests import install, needs, package, resolved
 from tests.unit.dependencies.test_dialect_fields import SOURCE, document
 
 INSTALL = {"packageRef": {"refName": "db.io", "versionSelection": {"constraints": "1.0.0"}}}
@@ -134,49 +132,6 @@ def test_it_is_refused_where_it_stands(manifest: dict[str, Any], field: str, hin
     assert hint in reading.problems[0].hint
 
 
-def test_a_project_is_the_configuration_that_is_built_of_it() -> None:
-    needed = {
-        "apiVersion": "pkg.crossplane.io/v1",
-        "kind": "Function",
-        "package": "x.io/f",
-        "version": ">=v0.0.0",
-    }
-    reading = read(
-        meta(needed, api_version="meta.dev.upbound.io/v2alpha1", description="d", repository="x.io/platform")
-    )
-
-    (candidate,) = reading.candidates
-    assert candidate.kind == "Configuration"
-    assert [str(requirement) for requirement in candidate.requires] == ["x.io/f >=v0.0.0"]
-
-
-def test_a_field_that_only_a_newer_api_server_knows_hides_no_installation() -> None:
-    newer = provider(fieldOfTomorrow=True)
-
-    assert read(newer).problems
-    reading = read_manifest(newer, Source(Location("snapshot/a.yaml"), observed=True))
-    assert reading is not None
-    assert [install.name for install in reading.installs] == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("override", "chosen"),
-    [
-        ("{refName: db.io, versionSelection: {prereleases: {identifiers: [rc]}}}", "1.1.0-rc.1"),
-        ("{refName: db.io, versionSelection: {}}", "1.0.0"),
-        ("{refName: db.io, versionSelection: {constraints: '2.0.0'}}", "2.0.0"),
-    ],
-)
-def test_an_override_without_constraints_keeps_the_range_of_the_author(override: str, chosen: str) -> None:
-    text = install("web", "web.io", "1.0.0", f"dependencies: {{override: [{override}]}}")
-    text += package("web.io", "1.0.0", needs("db.io", ">=1.0.0 <2.0.0"))
-    versions = ("1.0.0", "1.1.0-rc.1", "2.0.0", "2.1.0-rc.1")
-
-    assert f"db.io@namespace/prod {chosen} " in resolved(
-        text + "".join(package("db.io", v) for v in versions)
-    )
-
-
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
@@ -203,19 +158,6 @@ def test_wiring_to_what_is_not_there_is_refused_as_porter_does(where: str, value
         (f"dependencies.requires[0].{where}.connstr", Reason.NOT_FOUND)
     ]
     assert reading.problems[0].message.startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
-        ("parameters", "${bundle.dependencies.db.outputs.ip}"),
-        ("parameters", "${bundle.parameters.ip}"),
-        ("outputs", "${bundle.dependencies.app.outputs.ip}"),
-        ("outputs", "${outputs.ip}"),
-    ],
-)
-def test_wiring_to_what_is_there_is_taken(where: str, value: str) -> None:
-    assert read(bundle(DB, {**DB, "name": "app", where: {"connstr": value}})).problems == ()
 
 
 HEADER = {
@@ -297,21 +239,3 @@ def test_manifest_of_an_unknown_version_is_refused_and_the_known_ones_are_named(
     assert problem.message.endswith(f"but is the text {newer!r}")
     assert str(problem.message).startswith(f"{field} must be ")
     assert str(problem.hint) in {f"Did you mean {meant}?", f"Known here: {meant}."}
-
-
-def test_object_of_a_cluster_may_be_of_a_newer_version() -> None:
-    newer = {**provider(), "apiVersion": "pkg.crossplane.io/v9"}
-
-    reading = read_manifest(newer, replace(SOURCE, observed=True))
-
-    assert reading is not None
-    assert not reading.problems
-    assert reading.installs
-
-
-def test_header_of_a_version_that_is_not_known_is_no_candidate() -> None:
-    reading = read_package_version([({**HEADER, "apiVersion": "reconciler.dev/v2"}, SOURCE)])
-
-    assert read_package_version([(HEADER, SOURCE)]).candidates
-    (problem,) = reading.problems
-    assert "apiVersion must be 'reconciler.dev/v1alpha1'" in problem.message

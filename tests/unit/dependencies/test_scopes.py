@@ -1,7 +1,7 @@
 """Which cluster a manifest is for, and what a run decides for all of them."""
 
 import textwrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import yaml
@@ -12,16 +12,14 @@ from reconciler.dependencies.catalog.cluster_inputs import (
     FleetClusters,
     FleetInputs,
     collect_cluster_inputs,
-    resolver_settings,
 )
 from reconciler.dependencies.catalog.index import IndexContents, read_index
-from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, ResolveOptions, read_locks
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.policy import DependencyPolicy, Discovery, Policy, Selection, SelectPolicy
 from tests.support.dependency_manifests import install, installation, needs, package
 from tests.support.values import replace
 
@@ -52,7 +50,6 @@ def decided(
 
 WEB = package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
 DB = package("db.io", "1.0.0")
-DB2 = package("db.io", "2.0.0")
 SHOP = {"clusters/dev/shop.yaml": install("shop", "web.io", "")}
 
 
@@ -168,25 +165,6 @@ def test_the_nearest_layer_of_defaults_counts() -> None:
     assert [p.location.path for p in found_.problems] == ["index/broken.yaml"]
 
 
-def test_an_upgrade_moves_what_it_names_and_nothing_moves_back() -> None:
-    locks = read_locks(decided(SHOP, WEB, DB).files)
-    up = decided(SHOP, WEB, DB, DB2, locks=locks, options=ResolveOptions(frozenset({"db.io"})))
-
-    assert pins(up) == {"dev": ["db.io 2.0.0", "web.io 1.0.0"]}
-    assert decided(SHOP, WEB, DB, DB2, locks=read_locks(up.files)).files == up.files
-
-
-def test_what_has_no_answer_is_said_every_time_and_touches_no_other_cluster() -> None:
-    files = SHOP | {"clusters/prod/shop.yaml": install("shop", "gone.io", "")}
-    first = decided(files, WEB, DB)
-    again = decided(files, WEB, DB, locks=read_locks(first.files))
-
-    assert pins(first) == {"dev": ["db.io 1.0.0", "web.io 1.0.0"], "prod": []}
-    assert [p.subject for p in again.problems] == ["PackageInstall prod/shop"]
-    assert again.problems == first.problems
-    assert again.files == first.files
-
-
 def test_a_wish_that_is_withdrawn_loses_its_pins_but_one_that_is_not_understood_keeps_them() -> None:
     mine = SHOP | {"clusters/dev/db.yaml": install("db", "db.io", "", namespace="other")}
     locks = read_locks(decided(mine, WEB, DB).files)
@@ -220,93 +198,6 @@ def test_a_cluster_that_uses_an_unreachable_repository_stays_locked() -> None:
 
     assert update_locks(gone, locks, unreachable=frozenset({"https://git.io/b"})).problems == ()
     assert [problem.reason for problem in update_locks(gone, locks).problems] == [Reason.DEPENDENCY_CONFLICT]
-
-
-def test_a_new_digest_alone_is_no_change_and_is_written_with_the_next_one() -> None:
-    locks = read_locks(decided(SHOP, WEB, DB).files)
-    newer = decided(SHOP, WEB, DB, DB2, locks=locks)
-    second = {**SHOP, "clusters/prod/shop.yaml": install("shop", "web.io", "")}
-    together = decided(second, WEB, DB, DB2, locks=locks)
-
-    assert (newer.changed, newer.files) == (False, decided(SHOP, WEB, DB).files)
-    assert [scope.is_refresh for scope in together.scopes] == [True, False]
-    assert [scope.after.lock.generation for scope in together.scopes if scope.after] == [2, 1]
-    settled = decided(second, WEB, DB, DB2, locks=read_locks(together.files))
-    assert settled.files == together.files
-
-
-def test_what_has_no_answer_is_not_finished_though_its_lock_stays() -> None:
-    locks = read_locks(decided(SHOP, WEB, DB).files)
-    (scope,) = decided(SHOP, WEB.replace(">=1.0.0", ">=3.0.0"), DB, locks=locks).scopes
-
-    assert (scope.finished, scope.changed) == (False, False)
-    assert [one.finished for one in decided(SHOP, WEB, DB, locks=locks).scopes] == [True]
-
-
-class Setting(NamedTuple):
-    reason: str
-    policy: DependencyPolicy
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-    usually: list[str]
-    then: list[str]
-    wish: str = ""
-
-
-NEEDS_API = package("web.io", "1.0.0", "{gvk: {apiVersion: s3.io/v1, kind: Bucket}}")
-BRINGS_API = package("store.io", "1.0.0", "provides: [{apiVersion: s3.io/v1, kind: Bucket}]")
-EITHER = package("web.io", "1.0.0", f"{{or: [{needs('first.io')}, {needs('second.io')}]}}")
-FIRST, SECOND = package("first.io", "1.0.0"), package("second.io", "1.0.0")
-ANY_DB = package("web.io", "1.0.0", needs("db.io"))
-OLD_DB = package("web.io", "1.1.0", needs("db.io", "<2.0.0"))
-
-SETTINGS = [
-    Setting(
-        "with discovery, the index brings what only an API names",
-        DependencyPolicy(discovery=Discovery.INDEX),
-        (),
-        (NEEDS_API, BRINGS_API),
-        [],
-        ["store.io 1.0.0", "web.io 1.0.0"],
-    ),
-    Setting(
-        "where downgrades are allowed, a locked version gives way downwards",
-        DependencyPolicy(allow_downgrade=True),
-        (ANY_DB, DB2),
-        (ANY_DB, OLD_DB, DB, DB2),
-        ["db.io 2.0.0", "web.io 1.0.0"],
-        ["db.io 1.0.0", "web.io 1.1.0"],
-        wish="1.1.0",
-    ),
-    Setting(
-        "an alternative is sticky unless it is reconsidered",
-        DependencyPolicy(reconsider=True),
-        (EITHER, SECOND),
-        (EITHER, FIRST, SECOND),
-        ["second.io 1.0.0", "web.io 1.0.0"],
-        ["first.io 1.0.0", "web.io 1.0.0"],
-    ),
-    Setting(
-        "the preference of an ecosystem decides",
-        DependencyPolicy(select=SelectPolicy(carvel=Selection.LOWEST)),
-        (),
-        (ANY_DB, DB, DB2),
-        ["db.io 2.0.0", "web.io 1.0.0"],
-        ["db.io 1.0.0", "web.io 1.0.0"],
-    ),
-]
-
-
-@pytest.mark.parametrize("case", SETTINGS, ids=lambda case: case.reason)
-def test_a_setting_changes_what_is_decided(case: Setting) -> None:
-    locks = read_locks(decided(SHOP, *case.before).files) if case.before else FleetLocks()
-    chosen = replace(FLEET, choices=resolver_settings(Policy(dependencies=case.policy)))
-
-    shop = {"clusters/dev/shop.yaml": install("shop", "web.io", case.wish)}
-    usually = update_locks(scopes(shop, *case.after), locks)
-    then = update_locks(scopes(shop, *case.after, fleet=chosen), locks)
-
-    assert (pins(usually).get("dev"), pins(then).get("dev")) == (case.usually, case.then)
 
 
 # Further names of packages

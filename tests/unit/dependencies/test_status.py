@@ -1,21 +1,18 @@
 """What a cluster's packages came to, in the words of Crossplane, Carvel and Porter."""
 
 import json
-from itertools import chain
 from typing import Any
 
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.plan.package_status import status_entries, status_files
 from tests.support.dependency_manifests import (
-    bundle,
     crossplane,
     install,
-    installation,
     needs,
     package,
     provider,
@@ -44,37 +41,6 @@ def decision_of(world: ClusterInputs, locks: FleetLocks | None = None) -> LockUp
 
 def conditions(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {found["type"]: (found["status"], found["reason"]) for found in one["conditions"]}
-
-
-def test_a_package_names_its_revision_and_counts_its_dependencies() -> None:
-    found = statuses(PLATFORM + NET)["Configuration/platform"]
-
-    status = found["status"]
-    assert status["currentIdentifier"] == "x.io/platform:v1.0.0"
-    assert status["currentRevision"].startswith("platform-")
-    assert (status["foundDependencies"], status["installedDependencies"], status["invalidDependencies"]) == (
-        1,
-        1,
-        0,
-    )
-    assert conditions(found) == {"Ready": ("True", "Resolved"), "Stalled": ("False", "Valid")}
-
-
-def test_what_was_generated_has_a_status_too() -> None:
-    found = statuses(PLATFORM + NET)
-
-    assert found["Provider/acme-net"]["status"]["currentIdentifier"] == "x.io/acme/net:v1.5.0"
-
-
-def test_what_cannot_be_generated_for_want_of_an_input_is_stalled_as_its_parent_is() -> None:
-    found = statuses(
-        bundle("app", "1.0.0", "{requires: [{name: db, bundle: {reference: r.io/db, version: 1.x}}]}")
-        + bundle("db", "1.0.0", more="parameters: [{name: size, type: string}]")
-        + installation("app", "app")
-    )
-
-    db, app = (conditions(found[f"Installation/prod/{name}"]) for name in ("app-db", "app"))
-    assert db == app == {"Ready": ("False", "UnboundInput"), "Stalled": ("True", "UnboundInput")}
 
 
 def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() -> None:
@@ -145,49 +111,3 @@ def test_a_missing_dependency_and_a_kind_of_another_package_stall_a_package_with
     assert stalled == {**dict.fromkeys(found, ("False", "Valid")), package: ("True", reason)}
     assert found[package]["status"]["invalidDependencies"] == 1
     assert all(fact in condition["message"] for condition in found[package]["conditions"])
-
-
-def test_clusters_that_have_the_same_differ_in_their_name_alone() -> None:
-    worlds = [replace(world_of(PLATFORM + NET), cluster=name) for name in ("a", "b")]
-    worlds[1] = replace(worlds[0], cluster="b")
-    found = status_files(worlds, update_locks(FleetInputs(tuple(worlds)), FleetLocks()))
-
-    one, other = (json.loads(data) for data in found.values())
-    assert (one["cluster"], other["cluster"]) == ("a", "b")
-    assert one["packages"] == other["packages"]
-
-
-def test_the_documents_depend_on_nothing_but_the_decision() -> None:
-    world = replace(world_of(PLATFORM + NET), cluster="dev")
-    decision = decision_of(world)
-
-    shuffled = replace(world, installs=world.installs[::-1])
-
-    assert status_files([shuffled], decision) == status_files([world], decision)
-    assert status_files([], decision_of(world)) == {}
-
-
-@pytest.mark.parametrize(("source", "digest"), [("", ""), ("mirror.io/net", ""), ("", "sha256:ab")])
-def test_package_is_identified_by_its_source_version_and_digest(source: str, digest: str) -> None:
-    world = replace(world_of(PLATFORM + NET), cluster="dev")
-    named = [replace(c, source=source, digest=digest) for c in chain(*world.catalogue.packages.values())]
-    world = replace(world, catalogue=build_catalogue(named))
-
-    (document,) = status_files([world], decision_of(world)).values()
-
-    (shown,) = (each["status"] for each in status_entries(json.loads(document)) if each["name"] == "platform")
-    image = f"{source or 'x.io/platform'}:v1.0.0"
-    assert shown["currentIdentifier"] == image
-    assert shown["resolvedPackage"] == (f"{image}@{digest}" if digest else image)
-
-
-def test_a_manifest_that_keeps_another_package_than_it_names_has_one_status() -> None:
-    packages = package("web.io", "1.0.0", needs("db.io")) + package("db.io", "1.0.0")
-    before = decision_of(replace(world_of(packages + install("shop", "web.io", "")), cluster="dev"))
-
-    found = statuses(packages + install("shop", "we.io", ""), read_locks(before.files))
-
-    assert list(found) == ["PackageInstall/prod/db.io", "PackageInstall/prod/shop"]
-    shop = found["PackageInstall/prod/shop"]
-    assert conditions(shop)["Stalled"] == ("True", "DependencyConflict")
-    assert shop["status"]["version"] == "1.0.0"

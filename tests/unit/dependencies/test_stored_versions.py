@@ -146,11 +146,3 @@ def test_upgrade_that_cannot_be_judged_is_taken_and_told(wanted: str, there: Sna
         f"x.io/s3 {wanted} drops v1alpha1 of Bucket.s3.io; it is not known whether dev stores objects in it"
     )
     assert (warning.reason, warning.message) == (Reason.SNAPSHOT_INCOMPLETE, expected)
-
-
-def test_version_that_is_locked_stays_whatever_is_stored() -> None:
-    first = decided("v2.0.0", Snapshot())
-
-    update = decided("v2.0.0", snapshot("v1alpha1", buckets=1), first)
-
-    assert (locked(update), update.problems) == (["v2.0.0"], ())

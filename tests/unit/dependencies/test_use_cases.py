@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.dependencies.lock.format import lock_solution, with_lock
 from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions
-from reconciler.dependencies.model.cluster import ClusterInputs, build_catalogue
+from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
 from reconciler.dependencies.solve.resolve import resolve_cluster
@@ -315,15 +315,6 @@ def test_one_per_cluster_is_used_from_every_namespace() -> None:
     assert found.count("<- carvel:certs.io@cluster (candidate)") == 2
 
 
-def test_a_package_that_changed_its_installation_type_stays_where_it_was_locked() -> None:
-    text = install("shop", "web.io", "") + package("web.io", "1.0.0", needs("certs.io"))
-    both = package("certs.io", "1.0.0") + package("certs.io", "2.0.0", "installationType: onePerCluster")
-    body = lock_solution(before := world_of(text + package("certs.io", "1.0.0")), resolve_cluster(before))
-
-    assert "carvel:certs.io@cluster 2.0.0" in resolved(text + both)
-    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(text + both, pins=body.packages)
-
-
 def test_a_closure_three_levels_deep() -> None:
     found = resolved(
         install("shop", "a.io", "")
@@ -339,19 +330,6 @@ def test_a_closure_three_levels_deep() -> None:
         "carvel:c.io@namespace/prod 1.0.0 for carvel:b.io@namespace/prod",
         "carvel:d.io@namespace/prod 1.0.0 for carvel:c.io@namespace/prod",
     ]
-
-
-def test_a_kpt_package_needs_another_by_its_name() -> None:
-    found = resolved(
-        install("shop", "web.io", "")
-        + package("web.io", "1.0.0", needs("base.io", ">=2.0.0"))
-        + package("base.io", "2.0.0").replace(
-            "metadata: {name: base.io.2.0.0}",
-            "metadata: {name: base, annotations: {kpt: 'https://git.io/blueprints//base'}}",
-        )
-    )
-
-    assert "kpt:https://git.io/blueprints//base@namespace/prod 2.0.0" in found
 
 
 def test_an_exclusive_dependency_is_each_parents_own() -> None:
@@ -716,47 +694,6 @@ def test_a_skipped_requirement_has_its_reason_in_the_lock(metrics: str, reason: 
     assert (skipped.requirement, skipped.reason) == ("metrics.io", reason)
 
 
-def mirrored(text: str) -> ClusterInputs:
-    """Return a world in which `x.io/aws` is also `mirror.io/aws`."""
-    world = world_of(text)
-    candidates = [c for versions in world.catalogue.packages.values() for c in versions]
-    named = [replace(c, names=("mirror.io/aws",)) if c.id.name == "x.io/aws" else c for c in candidates]
-    return replace(world, catalogue=build_catalogue(named))
-
-
-@pytest.mark.parametrize("range_", [">=v1.0.0", ">=v2.0.0"])
-def test_a_package_under_two_names_of_mirrors_is_installed_once(range_: str) -> None:
-    """Crossplane reports `node already exists` and resolves nothing (crossplane#7454, #6779)."""
-    roots = provider("one", "v1.0.0", "Configuration") + provider("two", "v1.0.0", "Configuration")
-    catalogue = (
-        crossplane("one", "v1.0.0", "[{provider: x.io/aws, version: '<v2.0.0'}]")
-        + crossplane("two", "v1.0.0", f"[{{provider: mirror.io/aws, version: '{range_}'}}]")
-        + crossplane("aws", "v1.0.0")
-        + crossplane("aws", "v2.0.0")
-    )
-
-    solution = resolve_cluster(mirrored(roots + catalogue))
-
-    if range_ == ">=v1.0.0":
-        (aws,) = [r for i, r in solution.resolved.items() if "aws" in i.package.name]
-        assert (aws.candidate.version.text, len(aws.requested_by)) == ("v1.0.0", 2)
-    else:
-        (explanation,) = solution.explanations
-        assert all(name in str(explanation) for name in ("x.io/one", "x.io/two", "<v2.0.0", range_))
-
-
-def test_an_installation_under_the_name_of_a_mirror_satisfies_who_needs_the_package() -> None:
-    text = provider("one", "v1.0.0", "Configuration") + crossplane("aws", "v1.0.0")
-    text += crossplane("one", "v1.0.0", "[{provider: x.io/aws}]")
-    text += (
-        "---\n{kind: Cluster, installations: [{name: aws, package: 'xpkg:mirror.io/aws', version: v1.0.0}]}\n"
-    )
-
-    solution = resolve_cluster(mirrored(text))
-
-    assert "<- installed:aws (" in told(solution)
-
-
 @pytest.mark.parametrize("need", ["{provider: x.io/gone}", "{provider: x.io/aws, version: '>=v2.0.0'}"])
 @pytest.mark.parametrize("is_locked", [False, True])
 def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> None:
@@ -794,25 +731,6 @@ DB2 = package("db.io", "2.0.0")
 def three(version: str) -> str:
     roots = "".join(install(name, f"{name}.io", version) for name in ("log", "shop", "web"))
     return roots + CONTRADICTION
-
-
-@pytest.mark.parametrize("is_locked", [False, True])
-def test_installs_that_contradict_each_other_stall_only_themselves(*, is_locked: bool) -> None:
-    pins = pins_of(resolve_cluster(world_of(three("1.0.0")))) if is_locked else ()
-
-    solution = resolve_cluster(world_of(three("2.0.0") + DB2, pins=pins))
-
-    held = {"shop.io": "1.0.0", "web.io": "1.0.0", "db.io": "1.0.0"} if is_locked else {}
-    assert {i.package.name: str(one.candidate.version) for i, one in solution.resolved.items()} == {
-        "log.io": "2.0.0",
-        "new.io": "1.0.0",
-        "db.io": "2.0.0",
-        **held,
-    }
-    both = ("PackageInstall prod/shop", "PackageInstall prod/web")
-    assert [explanation.stalled for explanation in solution.explanations] == [both]
-    assert tuple(problem.subject for problem in solution.problems) == both
-    assert not solution.failed
 
 
 def test_install_that_contradicts_what_is_held_stalls_too_and_no_other() -> None:
@@ -863,14 +781,3 @@ def test_who_owns_a_kind_in_the_lock_keeps_it_beside_a_lower_name() -> None:
 
     assert [explanation.stalled for explanation in solution.explanations] == [("PackageInstall prod/aws",)]
     assert [str(one.candidate) for one in solution.resolved.values()] == ["late.io 1.0.0"]
-
-
-def test_package_of_a_stalled_install_is_not_brought_by_another_one_outside_its_range() -> None:
-    text = provider("aws", "v1.0.0") + provider("web", "v1.0.0", "Configuration")
-    text += crossplane("aws", "v1.0.0", "[{provider: x.io/none}]") + crossplane("aws", "v2.0.0")
-    text += crossplane("web", "v1.0.0", "[{provider: x.io/aws}]")
-
-    solution = resolve_cluster(world_of(text))
-
-    assert solution.resolved == {}
-    assert sorted(problem.subject for problem in solution.problems) == ["Configuration web", "Provider aws"]

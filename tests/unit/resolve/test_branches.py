@@ -42,16 +42,3 @@ def test_a_commit_to_the_package_is_followed(world: ModelWorld) -> None:
 
     assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
     assert world.plan().is_empty
-
-
-def test_a_floating_upstream_has_a_lock_and_an_exact_one_has_none(world: ModelWorld) -> None:
-    assert "locks/upstreams/default/web.json" in world.state
-    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
-    world.variants["web"] = PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=1),
-        downstream=Downstream(repo="edge", package="web"),
-    )
-
-    world.run()
-
-    assert "locks/upstreams/default/web.json" not in world.state

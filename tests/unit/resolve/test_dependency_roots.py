@@ -117,33 +117,6 @@ def roots(
     return find_roots(inventory, Desired(desired), resolution, PUBLISHED, retained)
 
 
-def test_root_is_the_revision_that_a_variant_is_pinned_to() -> None:
-    own = resolved(WEST, "clusters/west/web", pinned=2)
-
-    assert roots(own) == Roots(
-        {
-            "prod": {
-                RootKey("default", "web"): Root(
-                    own.variant.key, WEST, "web", revision(2), own.variant.source, own.variant
-                )
-            }
-        }
-    )
-
-
-def test_roots_of_one_name_in_a_cluster_are_named_by_their_repositories() -> None:
-    both = (resolved(EDGE), resolved(WEST, "clusters/west/web", name="other"), resolved(FAR, name="far"))
-
-    named = roots(*both).by_cluster
-
-    assert {
-        cluster: {key.name: root.key.name for key, root in own.items()} for cluster, own in named.items()
-    } == {
-        "prod": {"edge/web": "web", "west/web": "other"},
-        "dev": {"web": "far"},
-    }
-
-
 @pytest.mark.parametrize(
     ("tree", "path", "incomplete"),
     [("c9", "bp/web", {"prod"}), ("c9", "bp/plain", set())],
@@ -155,39 +128,6 @@ def test_requirements_of_a_revision_that_nobody_has_read_are_unknown(
     own = replace(resolved(), pin=a_pin(package=PackageKey(SOURCE, path), tree=oid(tree)))
 
     assert roots(own) == Roots({}, frozenset(incomplete))
-
-
-@pytest.mark.parametrize(
-    ("is_desired", "is_retained", "is_generated", "counts"),
-    [
-        (True, False, False, True),
-        (False, True, False, True),
-        (False, False, False, False),
-        (True, True, True, False),
-    ],
-)
-def test_variant_without_a_pin_counts_as_it_was_applied_last_unless_it_goes(
-    *, is_desired: bool, is_retained: bool, is_generated: bool, counts: bool
-) -> None:
-    last = record(path="web", manifest="web.yaml", requested_by=("default/a",) if is_generated else ())
-    key = ObjectName("default", "web")
-
-    result = roots(
-        records=(last,),
-        desired=(variant(),) if is_desired else (),
-        retained=frozenset({key} if is_retained else ()),
-    )
-
-    root = Root(key, EDGE, "web", revision(2), Source(Location("web.yaml")))
-    assert result == Roots({"prod": {RootKey("default", "web"): root}} if counts else {})
-
-
-def test_variant_with_a_pin_does_not_count_twice() -> None:
-    own = resolved()
-
-    (root,) = roots(own, records=(record(),), desired=(own.variant,)).by_cluster["prod"].values()
-
-    assert root.variant == own.variant
 
 
 DOWN = replace(BLUEPRINTS, problem=Problem(Location("r.yaml"), Reason.REPOSITORY_UNAVAILABLE, "It is down"))
@@ -242,27 +182,6 @@ def test_installs_of_a_cluster_are_its_roots_at_their_versions() -> None:
     )
     assert fleet.asked("prod").installs[1].need.location == Location("web.yaml", 9, 1)
     assert fleet.asked("dev") == VariantInstalls(is_incomplete=True)
-
-
-@pytest.mark.parametrize(
-    ("of_package", "of_variant", "account"),
-    [
-        ({}, {}, ""),
-        ({SERVICE_ACCOUNT: "a"}, {}, "a"),
-        ({}, {SERVICE_ACCOUNT: "b"}, "b"),
-        ({SERVICE_ACCOUNT: "a"}, {SERVICE_ACCOUNT: "b"}, "b"),
-    ],
-)
-def test_service_account_of_a_variant_is_inherited(
-    of_package: dict[str, str], of_variant: dict[str, str], account: str
-) -> None:
-    own = variant(annotations=of_variant)
-    own = replace(own, spec=own.spec.model_copy(update={"annotations": of_package}))
-    root = Root(own.key, EDGE, "web", revision(), own.source, own)
-
-    (install,) = Roots({"prod": {RootKey("default", "web"): root}}).asked("prod").installs
-
-    assert install.inherit == ((("serviceAccountName", f'"{account}"'),) if account else ())
 
 
 # Changes of requirements
@@ -333,19 +252,6 @@ def test_requirements_of_two_revisions_are_compared_with_what_meets_them() -> No
         RequirementChange("the API db.io/v1/Database", "any version", "any version", "3.0.0"),
         RequirementChange("the interface sql", "", "any version", ""),
     )
-
-
-def test_requirements_that_stay_are_no_change() -> None:
-    assert changes(revision(1, need("base", ">=1.0.0")), revision(2, need("base", ">=1.0.0"))) is None
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"base": None}, {"pinned": 1}, {"views": (BLUEPRINTS, WEST)}],
-    ids=["no base", "the same revision", "no repository"],
-)
-def test_variant_without_another_revision_has_no_changes(fields: dict[str, Any]) -> None:
-    assert changes(revision(1), revision(2, need("base")), **fields) is None
 
 
 def test_variant_of_a_cluster_without_a_lock_has_changes() -> None:

@@ -159,26 +159,6 @@ def test_variants_of_other_repositories_keep_their_outcome(world: DependencyWorl
 # Unmet dependencies
 
 
-@pytest.mark.parametrize(
-    ("package", "reason"),
-    [("broken", "DependencyConflict"), ("web", ""), ("plain", "")],
-)
-def test_only_the_variant_with_an_unmet_dependency_stalls(
-    world: DependencyWorld, package: str, reason: str
-) -> None:
-    for name in ("broken", "plain"):
-        world.variants[name] = variant("blueprints", name, "edge-00", revision=1)
-
-    resolution = world.fleet().resolution
-
-    stalled = {key.name for key in resolution.stalled}
-    assert (package in stalled) is bool(reason)
-    assert [p.reason for p in resolution.problems if p.subject.endswith(f"/{package}")] == (
-        [reason] if reason else []
-    )
-    assert (package in {r.variant.key.name for r in resolution.variants}) is not bool(reason)
-
-
 def test_variant_is_not_told_of_a_neighbour_with_a_longer_name(world: DependencyWorld) -> None:
     spec = variant("blueprints", "broken", "edge-00", revision=1)
     world.variants["broken"] = spec

@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import (
     UnpublishedRevision,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.plan.changes import Change, Op
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import (
@@ -61,21 +61,6 @@ def want(world: ModelWorld, name: str, repository: str) -> None:
 
 def the_change(world: ModelWorld, path: str = "web") -> Change:
     return next(change for change in world.plan().changes if change.package.path == path)
-
-
-def test_a_renamed_repository_keeps_its_packages(world: ModelWorld) -> None:
-    want(world, "web", "edge-1")
-
-    change = the_change(world)
-    (write,) = change.writes
-
-    assert change.op is Op.EDIT
-    assert isinstance(write, WriteDraft)
-    assert b"reconciler.dev/location: edge-1/web" in write.files["Kptfile"].data
-    world.run()
-    world.merge("edge-1", world.drafts("edge-1")[0])
-    world.run()
-    assert world.plan().is_empty
 
 
 def test_a_variant_that_goes_with_the_old_name_is_deleted_as_ever(world: ModelWorld) -> None:
@@ -346,16 +331,3 @@ def test_ownership_tables_are_complete(name: str) -> None:
 def test_ownership_follows_its_tables(name: str, row: Row[object]) -> None:
     table, decide = TABLES[name]
     assert table.mistakes(row, decide) == []
-
-
-def test_newest_workspace_is_the_first_of_our_drafts() -> None:
-    drafts = [a_draft(f"packagevariant-{n}", written=DRAFTED) for n in (9, 10, 2)]
-    view = edges().repositories[ObjectName("default", "edge")]
-
-    ordered = our_drafts(a_package(HERE.path, drafts=tuple(drafts)), view, edges())
-
-    assert [draft.workspace for draft in ordered] == [
-        "packagevariant-10",
-        "packagevariant-9",
-        "packagevariant-2",
-    ]

@@ -14,24 +14,20 @@ from reconciler.inventory.inventory import (
     Inventory,
     PackageRevision,
     ReviewedLock,
-    Source,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.records.state import WANTED_LOCK, UpstreamLock, is_floating, lock_upstream
+from reconciler.records.state import UpstreamLock, lock_upstream
 from reconciler.resolve.pins import (
     PinChoice,
     choose_pin,
     find_floating,
     follow,
     hold,
-    may_float,
-    upstream_data,
 )
-from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint
-from tests.support.plan_values import a_desired_variant
+from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.sets import a_package
 from tests.support.values import replace
 
@@ -98,13 +94,6 @@ def pinned(world: ModelWorld) -> int:
     return next((n for n in (1, 2) if commit_of(world, n) == commit), 0)
 
 
-def test_a_floating_upstream_follows(world: ModelWorld) -> None:
-    assert pinned(world) == 1
-    move(world, 2)
-
-    assert pinned(world) == 2
-
-
 def test_a_commit_that_a_person_writes_into_a_lock_goes_by_its_own_name(world: ModelWorld) -> None:
     ask(world, Upstream(repo="blueprints", package="web"))
     world.run()
@@ -118,36 +107,6 @@ def test_a_commit_that_a_person_writes_into_a_lock_goes_by_its_own_name(world: M
 
     (change,) = world.run().changes
     assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
-
-
-def test_what_a_person_holds_stays_until_the_manifest_asks_for_something_else(world: ModelWorld) -> None:
-    world.run()
-    move(world, 2)
-    world.locks[WEB] = lock(world, 1, held=True)
-
-    assert pinned(world) == 1
-    assert world.locks[WEB].held
-
-    refs = world.repositories["blueprints"].refs
-    refs["refs/tags/web/beta"] = commit_of(world, 2)
-    ask(world, Upstream(repo="blueprints", package="web", tag="beta"))
-
-    assert pinned(world) == 2
-    assert not world.locks[WEB].held
-
-
-def test_a_held_pin_is_a_rollback(world: ModelWorld) -> None:
-    move(world, 2)
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    world.locks[WEB] = lock(world, 1, held=True)
-
-    (change,) = world.run().changes
-
-    assert (change.op, change.reason) == (Op.UPDATE, Reason.UPSTREAM_CHANGED)
-    assert world.repositories["edge"].at(world.drafts("edge")[0]).packages["web"]["a.yaml"].data == b"a: 1\n"
-    assert world.plan().is_empty
 
 
 class Reviewed(NamedTuple):
@@ -181,13 +140,6 @@ def test_reviewed_pins(world: ModelWorld, case: Reviewed) -> None:
     assert world.plan().is_empty
 
 
-def test_an_answer_to_another_request_is_none(world: ModelWorld) -> None:
-    move(world, 2)
-    review(world, REVIEWED, lock(world, 1, tag="beta"))
-
-    assert pinned(world) == 2
-
-
 def test_nothing_moves_for_a_variant_whose_pin_cannot_be_read(world: ModelWorld) -> None:
     world.run()
     move(world, 2)
@@ -199,17 +151,6 @@ def test_nothing_moves_for_a_variant_whose_pin_cannot_be_read(world: ModelWorld)
 
     assert (change.op, change.reason) == (Op.KEEP, Reason.LOCK_PENDING)
     assert pinned(world) == 1
-
-
-def test_a_variant_that_waits_has_no_downstream_yet(world: ModelWorld) -> None:
-    review(world, STRICT)
-
-    plan = world.plan()
-
-    (conditions,) = plan.conditions.values()
-    ensured = next(c for c in conditions if c.type == "DownstreamEnsured")
-    assert (ensured.status, ensured.reason) == ("False", "LockPending")
-    assert plan.records.keys() == {WANTED_LOCK}
 
 
 def test_a_locked_commit_that_is_gone_is_a_problem_at_its_lock(world: ModelWorld) -> None:
@@ -283,67 +224,7 @@ def forget(world: ModelWorld, commit: Oid) -> None:
     repository.commits = {oid: one for oid, one in repository.commits.items() if oid != commit}
 
 
-def test_the_state_keeps_a_pin_while_its_package_is_left_alone(world: ModelWorld) -> None:
-    world.run()
-    before = dict(world.state)
-    world.annotations["web"] = {"reconciler.dev/paused": "true"}
-    move(world, 2)
-
-    assert world.plan().records == before
-
-
 # Offers
-
-
-def branch(world: ModelWorld) -> Inventory:
-    """The variant follows the branch of its upstream, and is held at the commit before the last one."""
-    ask(world, Upstream(repo="blueprints", package="web", branch="main"))
-    world.run()
-    made = world.locks[WEB]
-    world.push("blueprints", {"other": blueprint("other")})
-    world.locks[WEB] = msgspec.structs.replace(made, held=True)
-    return world.inventory()
-
-
-def test_branch_on_which_the_package_did_not_change_offers_what_is_locked(world: ModelWorld) -> None:
-    inventory = branch(world)
-
-    choice = choose_pin(floating(inventory), inventory)
-
-    assert isinstance(choice, PinChoice)
-    assert choice.pin
-    assert choice.pin.commit.oid == world.locks[WEB].commit
-    assert choice.offers == choice.pin
-
-
-def test_branch_on_which_the_package_changed_offers_its_head(world: ModelWorld) -> None:
-    branch(world)
-    world.push("blueprints", {"web": blueprint("web", a_yaml="a: new\n")})
-    inventory = world.inventory()
-
-    choice = choose_pin(floating(inventory), inventory)
-
-    assert isinstance(choice, PinChoice)
-    assert choice.pin
-    assert choice.pin.commit.oid == world.locks[WEB].commit
-    assert choice.offers
-    assert choice.offers.commit.oid == world.repositories["blueprints"].refs[MAIN]
-
-
-def test_tag_offers_the_commit_that_it_names_now_even_if_the_content_is_the_same(world: ModelWorld) -> None:
-    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 3)
-    refs = world.repositories["blueprints"].refs
-    refs["refs/tags/web/stable"] = refs["refs/tags/web/v3"]
-    world.locks[WEB] = lock(world, 1, held=True)
-    inventory = world.inventory()
-
-    choice = choose_pin(floating(inventory), inventory)
-
-    assert isinstance(choice, PinChoice)
-    assert choice.pin
-    assert choice.offers
-    assert choice.pin.commit.oid == commit_of(world, 1)
-    assert choice.offers.commit.oid == commit_of(world, 3)
 
 
 def test_variant_that_waits_says_why_and_what_it_waits_for(world: ModelWorld) -> None:
@@ -499,30 +380,3 @@ def test_variant_with_a_floating_upstream_is_found_by_its_name_alone_if_no_other
     with pytest.raises(UsageError, match=r"^web is ambiguous: default/web, elsewhere/web$") as caught:
         find_floating(variants[::-1], "web")
     assert caught.value.hint == "Name the namespace too."
-
-
-def test_upstream_is_locked_as_it_is_on_disk() -> None:
-    spec = PackageVariantSpec(upstream=Upstream(repo="r", package="p", workspace_name="w", revision=1))
-    exact = a_desired_variant(key=WEB, spec=spec, source=Source(Location("web.yaml")))
-
-    assert upstream_data(exact) == {"repo": "r", "package": "p", "workspaceName": "w", "revision": 1}
-    assert upstream_data(replace(exact, spec=PackageVariantSpec())) == {}
-
-
-@pytest.mark.parametrize(
-    "selector",
-    [
-        {},
-        {"revision": 1},
-        {"workspaceName": "v1"},
-        {"tag": "stable"},
-        {"branch": "main"},
-        {"version": ">= 1"},
-    ],
-    ids=str,
-)
-def test_upstream_that_names_no_revision_may_float(world: ModelWorld, selector: dict[str, object]) -> None:
-    ask(world, Upstream.model_validate({"repo": "blueprints", "package": "web", **selector}))
-    (variant,) = expand(world.inventory()).variants
-
-    assert may_float(variant) is is_floating(upstream_data(variant))

@@ -17,7 +17,7 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, ObjectKey, Oid, PackageKey
 from reconciler.policy import Policy, PublishPolicy
 from reconciler.resolve.ownership import downstream_packages
-from reconciler.resolve.variants import find_publications, with_pending_tags
+from reconciler.resolve.variants import find_publications
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import oid
 from tests.support.sets import a_package, blueprints, repository, variant, world
@@ -74,26 +74,6 @@ def test_state_without_another_content_or_from_before_the_package_was_ours_is_no
 
     assert [tree for _, _, tree in published(same)] == [oid("c1"), oid("b1")]
     assert [tree for _, _, tree in published(adopted)] == [oid("c2")]
-
-
-def test_revision_has_the_workspace_that_its_draft_had_for_this_number() -> None:
-    edge = an_edge(a_state("c1", v1="packagevariant-4", v2="other"), a_state("c2", v1="packagevariant-5"))
-
-    assert [(n, w) for n, w, _ in published(edge)] == [(1, "packagevariant-4"), (2, "v2")]
-
-
-def test_pending_tags_count_as_published_and_stay_listed_as_untagged() -> None:
-    inventory = world(variant(), views=(blueprints(), an_edge(a_state("c1"))))
-    revision = replace(a_tag(1, "c1"), commit=Commit(oid("fc1"), 1))
-
-    after = with_pending_tags({KEY: (revision,)}, inventory)
-
-    (view,) = (v for v in after.repositories.values() if v.url == KEY.url)
-    assert view.packages["mine"].published == (revision,)
-    assert view.packages["mine"].unpublished == (a_state("c1"),)
-    assert view.tags == {"mine/v1": revision.commit}
-    assert after.trees == {(KEY.url, revision.commit.oid, "mine"): oid("c1")}
-    assert with_pending_tags({}, inventory) is inventory
 
 
 TABLE: DecisionTable[bool] = DecisionTable(

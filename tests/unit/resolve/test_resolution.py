@@ -66,11 +66,3 @@ def test_rendering_reads_what_it_merges(case: str) -> None:
     fields, trees = CASES[case]
 
     assert set(variant_trees(resolved(**fields))) == trees
-
-
-def test_pin_is_known_by_every_address_of_its_repository_and_shows_the_registered_one() -> None:
-    pin = a_pin(remote="https://mirror/blueprints.git", repo="https://registered/blueprints.git")
-
-    assert pin.urls == {"host/blueprints", "mirror/blueprints", "registered/blueprints"}
-    assert pin.address == "https://registered/blueprints.git"
-    assert replace(pin, repo="../blueprints").address == "https://mirror/blueprints.git"

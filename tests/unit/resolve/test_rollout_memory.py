@@ -9,7 +9,7 @@ from reconciler.policy import PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, RolloutPhase
 from tests.support.model import MAIN
-from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld, config_map
+from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld
 from tests.support.values import replace
 
 RETRY = "reconciler.dev/retry"
@@ -88,43 +88,6 @@ def test_a_repository_that_could_not_be_read_at_the_start_goes_back_too(world: R
     assert revisions(world) == all_at("web/v1")
 
 
-def test_a_repository_that_no_run_saw_before_goes_back_by_the_history_of_main(world: RolloutWorld) -> None:
-    world.policy = replace(world.policy, rollouts=())
-    world.run()
-    world.repositories["a1"].down = True
-    world.policy = replace(world.policy, rollouts=PLAIN)
-    world.run()
-    world.merge("a1", world.drafts("a1")[0])
-    world.repositories["a1"].down = False
-    world.order(ROLL_BACK, "web/v2")
-
-    run_to_end(world)
-
-    assert revisions(world) == all_at("web/v1")
-
-
-@pytest.mark.parametrize("lost", ["state", "policy"])
-def test_without_the_record_packages_go_back_to_what_main_had(world: RolloutWorld, lost: str) -> None:
-    world.run()
-    merge_all(world)
-    world.run()
-    if lost == "state":
-        world.lose_state()
-    else:
-        world.policy = replace(world.policy, rollouts=())
-        world.run()
-        world.policy = replace(world.policy, rollouts=PLAIN)
-    run_to_end(world)
-    assert revisions(world) == all_at("web/v2")
-
-    world.order(ROLL_BACK, "web/v2")
-    plan = run_to_end(world)
-
-    assert revisions(world) == all_at("web/v1")
-    assert the_rollout(plan).waves[0].message == ""
-    assert world.plan().is_empty
-
-
 def test_after_the_end_and_without_the_state_a_rollback_still_works(world: RolloutWorld) -> None:
     run_to_end(world)
     world.lose_state()
@@ -187,21 +150,6 @@ def test_a_target_that_joins_after_a_rollback_gets_what_the_others_have(
     assert revisions(world) == all_at("web/v2")
 
 
-def test_a_target_that_joins_a_fleet_at_rest_begins_no_rollout(world: RolloutWorld) -> None:
-    world.revision = 1
-    world.policy = replace(world.policy, rollouts=())
-    world.targets.remove("c2")
-    world.push("c2", {"web": None})
-    run_to_end(world)
-    world.policy = replace(world.policy, rollouts=(POLICY,))
-    world.targets.append("c2")
-
-    plan = world.run()
-
-    assert updated(plan) == ["c2"]
-    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
-
-
 def test_a_target_that_joins_with_a_new_revision_has_the_old_one_until_its_wave(world: RolloutWorld) -> None:
     world.revision = 1
     world.targets.remove("c2")
@@ -215,23 +163,6 @@ def test_a_target_that_joins_with_a_new_revision_has_the_old_one_until_its_wave(
     assert updated(plan) == ["a1", "a2", "c2"]
     world.merge("c2", world.drafts("c2")[0])
     assert revisions(world)["c2"] == "web/v1"
-    run_to_end(world)
-    assert revisions(world) == all_at("web/v2")
-
-
-def test_a_revision_that_replaces_one_on_its_way_closes_the_drafts_of_new_packages() -> None:
-    world = RolloutWorld()
-    world.policy = replace(world.policy, rollouts=PLAIN)
-    world.run()
-    world.merge("a1", world.drafts("a1")[0])
-    world.merge("a2", world.drafts("a2")[0])
-    world.run()
-    assert world.drafts("c2")
-    world.revision = 2
-
-    world.run()
-
-    assert [edge for edge, _ in world.open_drafts()] == ["a1", "a2"]
     run_to_end(world)
     assert revisions(world) == all_at("web/v2")
 
@@ -260,30 +191,6 @@ def closed(world: RolloutWorld, edge: str, *, delete: bool) -> None:
     world.close(edge, ref.removeprefix("refs/heads/"))
     if delete:
         del world.repositories[edge].refs[ref]
-
-
-@pytest.mark.parametrize("delete", [False, True], ids=["branch stays", "branch deleted"])
-def test_a_closed_pull_request_stays_a_failure(world: RolloutWorld, delete: bool) -> None:
-    world.run()
-    closed(world, "a1", delete=delete)
-
-    plan = world.run()
-
-    assert the_rollout(plan).phase is RolloutPhase.FAILED
-    assert the_rollout(plan).waves[0].message == "1 failed (a1/web: pull request 2 was closed)"
-    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
-
-
-def test_a_branch_that_is_deleted_later_makes_a_closed_pull_request_no_less_closed(
-    world: RolloutWorld,
-) -> None:
-    world.run()
-    closed(world, "a1", delete=False)
-    world.run()
-    (ref,) = world.drafts("a1")
-    del world.repositories["a1"].refs[ref]
-
-    assert the_rollout(world.run()).phase is RolloutPhase.FAILED
 
 
 def test_a_failure_stays_while_its_repository_cannot_be_read(world: RolloutWorld) -> None:
@@ -325,21 +232,6 @@ def test_what_people_took_back_waits_for_them_and_moves_when_they_ask(world: Rol
     assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.PROGRESSING, ["a1"])
 
 
-def test_a_package_with_another_revision_than_ever_is_not_moved_by_a_failed_rollout(
-    world: RolloutWorld,
-) -> None:
-    """A person merges an edited rollback: main has a content that it never had."""
-    world.run()
-    merge_all(world)
-    world.run()
-    world.revert("a1")
-    world.edit("a1", "web", {"own.yaml": "kind: Own\n"})
-
-    plan = world.run()
-
-    assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.FAILED, [])
-
-
 def test_an_unhealthy_package_stays_a_failure_while_nobody_sees_it(world: RolloutWorld) -> None:
     waves = (
         Wave("first", selector=POLICY.waves[0].selector, gates=Gates(objects=(GATE,)), max_open="1"),
@@ -375,16 +267,6 @@ def ended_within_its_budget(world: RolloutWorld) -> None:
     run_to_end(world)
 
 
-def test_a_rollout_that_ended_within_its_budget_stays_ended(world: RolloutWorld) -> None:
-    ended_within_its_budget(world)
-
-    plan = world.plan()
-
-    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
-    assert plan.is_empty
-    assert revisions(world)["a1"] == "web/v1"
-
-
 def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld) -> None:
     ended_within_its_budget(world)
     world.targets.append("c2")
@@ -395,20 +277,6 @@ def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld)
     assert the_rollout(plan).phase is RolloutPhase.COMPLETE
     assert world.plan().is_empty
     assert revisions(world)["a1"] == "web/v1"
-
-
-def test_a_rollout_stays_ended_when_its_skipped_wave_fails(world: RolloutWorld) -> None:
-    world.order(SKIP, "web/v2/first")
-    world.run()
-    closed(world, "a1", delete=True)
-    run_to_end(world)
-    assert the_rollout(world.plan()).phase is RolloutPhase.COMPLETE
-    world.order(SKIP, None)
-
-    plan = world.run()
-
-    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
-    assert world.plan().is_empty
 
 
 # orders
@@ -441,13 +309,6 @@ def test_an_order_that_is_not_understood_is_a_problem_and_nothing_moves(
     assert updated(plan) == []
 
 
-@pytest.mark.parametrize("text", ["web/v1/first", "web/v1/gone", "web/v2/first"])
-def test_an_order_for_an_earlier_revision_is_over_and_no_problem(world: RolloutWorld, text: str) -> None:
-    world.order(SKIP, text)
-
-    assert world.plan().problems == ()
-
-
 def test_a_rollback_of_another_revision_is_noted(world: RolloutWorld) -> None:
     world.order(ROLL_BACK, "web/v1")
 
@@ -462,21 +323,6 @@ def test_a_rollback_of_another_revision_is_noted(world: RolloutWorld) -> None:
 # limits
 
 
-def test_a_rollback_waits_for_no_limit_and_no_schedule(world: RolloutWorld) -> None:
-    run_to_end(world)
-    world.policy = replace(world.policy, pull_requests=PullRequestPolicy(max_new=1))
-    world.opening = replace_opening(world, is_open=False)
-    world.order(ROLL_BACK, "web/v2")
-
-    plan = world.run()
-
-    assert [c.pull is not None for c in plan.changes] == [True] * len(EDGES)
-
-
-def replace_opening(world: RolloutWorld, *, is_open: bool) -> object:
-    return world.opening._replace(is_open=is_open)
-
-
 def test_a_paused_rollout_opens_no_pull_request_that_a_limit_kept_back(world: RolloutWorld) -> None:
     world.policy = replace(world.policy, pull_requests=PullRequestPolicy(max_new=1))
     world.run()
@@ -489,21 +335,3 @@ def test_a_paused_rollout_opens_no_pull_request_that_a_limit_kept_back(world: Ro
     assert row(plan, "a2").postponed is not None
     world.order(PAUSE, None)
     assert [c.pull for c in world.run().changes if c.pull and not c.pull.number] != []
-
-
-def test_packages_of_a_paused_set_do_not_count_as_on_their_way(world: RolloutWorld) -> None:
-    world.order("reconciler.dev/paused", "true")
-
-    assert the_rollout(world.plan()).waves[0].message == (
-        "2 to move (a1/web: paused by annotation; a2/web: paused by annotation)"
-    )
-
-
-def test_a_wave_names_the_packages_with_conflicts_to_answer(world: RolloutWorld) -> None:
-    world.edit("a1", "web", {"app.yaml": config_map(7)})
-
-    world.run()
-    plan = world.run()
-
-    assert the_rollout(plan).waves[0].message == "2 on the way (a1/web: 1 conflict to answer)"
-    assert world.plan().is_empty

@@ -2,15 +2,11 @@
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op, Plan
-from reconciler.plan.status import statuses_after
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
-from reconciler.records.state import UNTIMED
-from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase
-from tests.support.model import EPOCH, MAIN
+from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from tests.support.model import EPOCH
 from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
 from tests.support.values import replace
 
@@ -113,55 +109,6 @@ def test_the_whole_way(world: RolloutWorld) -> None:
     assert world.plan().is_empty
 
 
-def test_held_packages_say_what_they_wait_for(world: RolloutWorld) -> None:
-    plan = world.plan()
-
-    change = row(plan, "c1")
-    status = next(s for s in statuses_after(plan, {}) if s.package == change.package)
-
-    assert (change.op, change.reason) == (Op.KEEP, Reason.AWAITING_WAVE)
-    assert change.message == "Rollout web/v2 of fleet: wave third waits for wave first"
-    assert (status.phase, status.message) == ("held back", change.message)
-
-
-def test_new_packages_travel_in_waves_too() -> None:
-    world = RolloutWorld()
-
-    plan = world.run()
-
-    assert updated(plan) == list(FIRST)
-    assert row(plan, "b1").reason is Reason.AWAITING_WAVE
-    assert world.drafts("b1") == []
-    complete_first(world)
-    assert updated(world.run()) == ["b1"]
-
-
-def test_a_held_package_still_gets_what_is_no_revision(world: RolloutWorld) -> None:
-    world.run()
-    world.edit("c1", "web", {"own.yaml": "kind: Own\n"})
-
-    plan = world.run()
-
-    assert [write.ref for write in row(plan, "c1").writes] == ["refs/tags/web/v2"]
-    assert not world.has_draft("c1")
-
-
-def test_a_package_of_an_older_snapshot_does_not_count_as_healthy(world: RolloutWorld) -> None:
-    first, second, third = POLICY.waves
-    world.policy = replace(
-        world.policy, rollouts=(RolloutPolicy(waves=(first, replace(second, soak_s=0), third)),)
-    )
-    complete_first(world)
-    world.take_snapshot()
-    for _ in SECOND:
-        world.run()
-        merge_all(world)
-
-    plan = world.run()
-
-    assert phases(plan) == ["complete", "verifying", "waiting"]
-
-
 def published(plan: Plan, edge: str) -> int:
     return next(m.published for m in the_rollout(plan).record.members if f"-{edge}-" in m.name)
 
@@ -190,64 +137,6 @@ def test_soak_counts_from_the_first_run_and_not_from_the_date_of_a_merge(
     assert updated(world.run()) == [*SECOND, *THIRD]
 
 
-def test_without_the_state_soak_counts_from_now(world: RolloutWorld) -> None:
-    world.policy = replace(world.policy, rollouts=SOAKING)
-    world.run()
-    merge_all(world)
-    world.run()
-    world.time += SOAK_S
-    world.lose_state()
-
-    assert published(world.plan(), "a1") == world.time
-    assert updated(world.run()) == []
-    world.time += SOAK_S
-    assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_soak_starts_anew_when_a_package_was_taken_back_and_merged_again(world: RolloutWorld) -> None:
-    world.policy = replace(world.policy, rollouts=SOAKING)
-    world.run()
-    merge_all(world)
-    world.run()
-    world.revert("a2")
-    world.run()
-    world.revert("a2")
-    world.time += SOAK_S
-
-    plan = world.run()
-
-    assert messages(plan)[0].startswith("soaks until ")
-    assert published(plan, "a1") < published(plan, "a2") == world.time
-
-
-def test_a_repository_that_could_not_be_read_for_a_while_does_not_soak_anew(world: RolloutWorld) -> None:
-    world.policy = replace(world.policy, rollouts=SOAKING)
-    world.run()
-    merge_all(world)
-    world.run()
-    world.repositories["a1"].down = True
-    world.run()
-    world.repositories["a1"].down = False
-    world.time += SOAK_S
-
-    assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_a_later_target_does_not_make_what_was_published_soak_anew(world: RolloutWorld) -> None:
-    world.policy = replace(world.policy, rollouts=SOAKING)
-    world.targets = [*FIRST, *SECOND]
-    world.run()
-    merge_all(world)
-    world.run()
-    world.time += SOAK_S
-    world.run()
-    merge_all(world)
-    world.run()
-    world.targets = list(EDGES)
-
-    assert updated(world.run()) == list(THIRD)
-
-
 def test_a_clock_that_was_set_back_ends_no_soak_time_early(world: RolloutWorld) -> None:
     world.policy = replace(world.policy, rollouts=SOAKING)
     world.run()
@@ -266,24 +155,6 @@ def test_a_clock_that_was_set_back_ends_no_soak_time_early(world: RolloutWorld) 
     assert updated(world.run()) == []
 
 
-def test_waves_without_a_time_record_none_and_a_later_soak_counts_from_its_first_run(
-    world: RolloutWorld,
-) -> None:
-    plain = (RolloutPolicy(waves=(replace(SOAKING[0].waves[0], soak_s=0, gates=Gates(approval=True)),)),)
-    world.policy = replace(world.policy, rollouts=plain)
-    assert not world.policy.uses_time
-    world.run()
-    merge_all(world)
-    assert published(world.run(), "a1") == UNTIMED
-    world.policy = replace(world.policy, rollouts=SOAKING)
-    assert world.policy.uses_time
-
-    plan = world.run()
-
-    assert published(plan, "a1") == world.time
-    assert updated(plan) == []
-
-
 def test_a_snapshot_without_a_time_or_from_the_future_opens_no_wave(world: RolloutWorld) -> None:
     waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(objects=(GATE,))), Wave("rest"))
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
@@ -300,21 +171,6 @@ def test_a_snapshot_without_a_time_or_from_the_future_opens_no_wave(world: Rollo
     assert "which is in the future: import it again" in messages(world.plan())[0]
     world.take_snapshot()
     assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_an_unhealthy_object_of_an_older_snapshot_is_no_failure_of_the_new_revision(
-    world: RolloutWorld,
-) -> None:
-    complete_first(world)
-    world.health["b1"] = "Degraded"
-    world.take_snapshot()
-    world.run()
-    merge_all(world)
-
-    plan = world.run()
-
-    assert phases(plan) == ["complete", "progressing", "waiting"]
-    assert updated(plan) == ["b2"]
 
 
 def test_a_snapshot_from_before_the_end_of_the_soak_time_does_not_count(world: RolloutWorld) -> None:
@@ -403,38 +259,6 @@ def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(wo
     assert len(the_rollout(plan).record.members) == len(EDGES)
 
 
-def test_a_later_target_has_what_the_others_had_and_moves_with_its_wave(world: RolloutWorld) -> None:
-    world.targets = [*FIRST, *SECOND, "c1"]
-    world.push("c2", {"web": None})
-    world.run()
-    world.targets = list(EDGES)
-
-    plan = world.run()
-
-    assert row(plan, "c2").written is not None
-    assert len(the_rollout(plan).record.members) == len(EDGES)
-    merge_all(world)
-    world.run()
-    assert world.repositories["c2"].at(MAIN).header("web").upstream_lock.ref == "web/v1"
-    world.order(GO, "web/v2/first")
-    complete_second(world)
-    assert updated(world.run()) == list(THIRD)
-
-
-def test_a_later_target_has_what_a_complete_wave_has_and_nobody_waits_for_it(world: RolloutWorld) -> None:
-    world.targets = [*FIRST, *SECOND, "c1"]
-    world.push("c2", {"web": None})
-    complete_first(world)
-    world.targets = list(EDGES)
-
-    plan = world.run()
-
-    assert "c2" in updated(plan)
-    assert phases(plan) == ["complete", "progressing", "waiting"]
-    merge_all(world)
-    assert world.repositories["c2"].at(MAIN).header("web").upstream_lock.ref == "web/v2"
-
-
 def test_a_target_that_left_is_not_waited_for(world: RolloutWorld) -> None:
     complete_first(world)
     world.run()
@@ -449,19 +273,6 @@ def test_a_target_that_left_is_not_waited_for(world: RolloutWorld) -> None:
     assert updated(plan) == ["b2"]
 
 
-def test_another_revision_starts_anew_and_closes_the_drafts_of_later_waves(world: RolloutWorld) -> None:
-    complete_first(world)
-    world.run()
-    world.revision = 3
-
-    plan = world.run()
-
-    assert the_rollout(plan).revision == "web/v3"
-    assert updated(plan) == list(FIRST)
-    assert row(plan, "b1").op is Op.CLOSE
-    assert world.drafts("b1") == []
-
-
 def test_asking_for_the_old_revision_again_ends_the_rollout(world: RolloutWorld) -> None:
     world.run()
     world.revision = 1
@@ -471,17 +282,6 @@ def test_asking_for_the_old_revision_again_ends_the_rollout(world: RolloutWorld)
     assert plan.rollouts == ()
     assert world.rollouts == {}
     assert [row(plan, edge).op for edge in FIRST] == [Op.CLOSE, Op.CLOSE]
-
-
-def test_without_its_record_a_rollout_goes_on_where_it_is(world: RolloutWorld) -> None:
-    complete_first(world)
-    world.run()
-    world.lose_state()
-
-    plan = world.run()
-
-    assert phases(plan) == ["complete", "progressing", "waiting"]
-    assert updated(plan) == []
 
 
 def test_a_pause_keeps_what_is_in_review_and_moves_nothing_more(world: RolloutWorld) -> None:
@@ -500,15 +300,6 @@ def test_a_pause_keeps_what_is_in_review_and_moves_nothing_more(world: RolloutWo
     assert the_rollout(plan).stopped == {row(plan, "b1").variant: "Rollout web/v2 of fleet is paused"}
 
 
-def test_a_skipped_wave_lets_the_next_one_move(world: RolloutWorld) -> None:
-    world.order(SKIP, "web/v1/second; web/v2/first")
-
-    plan = world.run()
-
-    assert updated(plan) == [*FIRST, "b1"]
-    assert phases(plan) == ["skipped", "progressing", "waiting"]
-
-
 def test_orders_for_another_revision_have_no_effect(world: RolloutWorld) -> None:
     world.run()
     merge_all(world)
@@ -516,38 +307,6 @@ def test_orders_for_another_revision_have_no_effect(world: RolloutWorld) -> None
     world.order(SKIP, "web/v1/first")
 
     assert phases(world.run()) == ["verifying", "waiting", "waiting"]
-
-
-def test_a_change_of_the_waves_moves_no_target_to_another_one(world: RolloutWorld) -> None:
-    world.run()
-    waves = (Wave("third"), *(replace(wave, selector={}) for wave in POLICY.waves[:2]))
-    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
-
-    plan = world.run()
-
-    assert [wave.name for wave in the_rollout(plan).waves] == ["first", "second", "third"]
-    assert [len(wave.members) for wave in the_rollout(plan).waves] == [2, 2, 2]
-    assert updated(plan) == []
-
-
-def test_a_wave_that_is_not_configured_any_more_has_no_gates(world: RolloutWorld) -> None:
-    world.run()
-    merge_all(world)
-    world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=(POLICY.waves[1],)),))
-
-    plan = world.run()
-
-    assert phases(plan) == ["complete", "progressing", "waiting"]
-
-
-def test_without_a_policy_every_package_moves_and_the_record_goes(world: RolloutWorld) -> None:
-    world.run()
-    world.policy = replace(world.policy, rollouts=())
-
-    plan = world.run()
-
-    assert updated(plan) == [*SECOND, *THIRD]
-    assert world.rollouts == {}
 
 
 def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
@@ -558,42 +317,6 @@ def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
 
     assert updated(plan) == list(EDGES)
     assert plan.rollouts == ()
-
-
-def test_a_variant_with_a_manifest_of_its_own_moves_at_once(world: RolloutWorld) -> None:
-    world.add_repository("d1")
-    world.variants["own"] = PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=2),
-        downstream=Downstream(repo="d1", package="web"),
-    )
-
-    assert updated(world.run()) == [*FIRST, "d1"]
-
-
-def test_the_plan_does_not_depend_on_the_order_of_what_was_read(world: RolloutWorld) -> None:
-    world.run()
-    expected = world.plan()
-    world.shuffle = 3
-
-    assert world.plan() == expected
-
-
-def test_a_rollout_that_is_over_is_not_judged_again(world: RolloutWorld) -> None:
-    complete_first(world)
-    complete_second(world)
-    world.run()
-    merge_all(world)
-    world.run()
-    world.health["b1"] = "Degraded"
-    world.order(GO, None)
-    world.take_snapshot()
-
-    plan = world.run()
-
-    assert the_rollout(plan).phase is RolloutPhase.COMPLETE
-    assert plan.exits == frozenset()
-    assert world.has_revision("c1", MAIN)
-    assert the_rollout(plan).waves[0].phase is WavePhase.COMPLETE
 
 
 def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorld) -> None:
@@ -610,10 +333,3 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     for edge in FIRST:
         world.passed_checks[edge] = ("lint", "smoke")
     assert updated(world.run()) == [*SECOND, *THIRD]
-
-
-def test_the_first_of_two_policies_that_match_counts(world: RolloutWorld) -> None:
-    at_once = RolloutPolicy(waves=(Wave("all"),))
-    world.policy = replace(world.policy, rollouts=(at_once, POLICY))
-
-    assert updated(world.run()) == list(EDGES)

@@ -16,7 +16,6 @@ from reconciler.resolve.up_to_date import (
     index_objects,
     input_facts,
     inputs_digest,
-    named_objects,
 )
 from tests.support.decision_table import DecisionTable
 from tests.support.plan_values import (
@@ -144,35 +143,6 @@ def test_everything_that_rendering_reads_makes_a_digest_of_its_own() -> None:
     assert inputs_digest({"a": [1, 2], "b": 3}) != inputs_digest({"a": [2, 1], "b": 3})
 
 
-def test_objects_are_found_by_namespace_and_name_and_one_of_each_kind_by_namespace() -> None:
-    blue, red = a_team("blue", "1"), a_team("red", "1")
-    other = replace(blue, kind="Group", namespace="elsewhere")
-
-    index = index_objects(snapshot(blue, red, other))
-
-    assert index == {
-        WEB._replace(name="blue"): [blue],
-        WEB._replace(name="red"): [red],
-        WEB._replace(name=""): [red],
-        WEB._replace(namespace="elsewhere", name="blue"): [other],
-        WEB._replace(namespace="elsewhere", name=""): [other],
-    }
-
-
-def test_named_objects_are_those_that_injectors_name_with_short_digests() -> None:
-    variant = with_spec(
-        injectors=[InjectionSelector(name="red"), InjectionSelector(name="gone"), InjectionSelector(name="")]
-    )(inputs())[0]
-    objects = index_objects(snapshot(a_team("blue", "1"), a_team("red", "1")))
-
-    named = named_objects(variant, objects)
-
-    assert named.keys() == {"Team red"}
-    assert len(named["Team red"]) == 16
-    changed = index_objects(snapshot(a_team("red", "2")))
-    assert named_objects(variant, changed) != named
-
-
 SETTLED: DecisionTable[str] = DecisionTable(
     {
         "record": ("none", "of these inputs", "of other inputs", "without an output"),
@@ -197,7 +167,6 @@ SETTLED: DecisionTable[str] = DecisionTable(
         ({}, "", "the output is nowhere"),
     ],
 )  # fmt: skip
-OUTPUT, MERGED = oid("f1"), oid("b1")
 
 
 def test_table_of_settled_packages_is_complete() -> None:

@@ -1,6 +1,5 @@
 """The rule of waves: which targets a wave has, its phase, and which packages may move."""
 
-import itertools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -19,8 +18,6 @@ from reconciler.resolve.rollout_model import (
     WavePhase,
     assign_waves,
     judge_waves,
-    recorded_waves,
-    wave_names,
 )
 from tests.support.decision_table import DecisionTable, Row
 
@@ -225,23 +222,6 @@ def moving(judged: Judgement) -> list[str]:
     return sorted(key.name for key in judged.moving)
 
 
-def test_the_first_wave_moves_and_the_others_name_what_they_wait_for() -> None:
-    judged = judge(("first", member("a")), ("second", member("b")), ("third", member("c")))
-
-    assert moving(judged) == ["a"]
-    assert [(wave.phase, wave.message) for wave in judged.waves] == [
-        (WavePhase.PROGRESSING, "1 on the way"),
-        (WavePhase.WAITING, "waits for wave first"),
-        (WavePhase.WAITING, "waits for wave first"),
-    ]
-
-
-def test_the_next_wave_moves_when_the_one_before_is_complete() -> None:
-    judged = judge(("first", member("a", PUBLISHED)), ("second", member("b")), ("third", member("c")))
-
-    assert moving(judged) == ["a", "b"]
-
-
 def test_a_failure_stops_every_wave_and_takes_nothing_back() -> None:
     judged = judge(
         ("first", member("a", PUBLISHED, FAILS)),
@@ -254,26 +234,6 @@ def test_a_failure_stops_every_wave_and_takes_nothing_back() -> None:
     assert judged.waves[1].message == "is stopped: wave first failed"
 
 
-def test_a_failure_stops_the_packages_of_a_skipped_wave_too() -> None:
-    judged = judge(
-        ("first", member("a")),
-        ("second", member("b", PUBLISHED, FAILS)),
-        orders=Orders(skipped=frozenset({"first"})),
-    )
-
-    assert moving(judged) == ["b"]
-
-
-def test_a_pause_moves_nothing_and_takes_nothing_back() -> None:
-    judged = judge(
-        ("first", member("a", MemberPhase.IN_REVIEW)),
-        ("first", member("b")),
-        orders=Orders(pause="paused"),
-    )
-
-    assert moving(judged) == ["a"]
-
-
 @pytest.mark.parametrize(
     ("most", "moved"), [("1", ["a"]), ("2", ["a", "b"]), ("25%", ["a"]), ("26%", ["a", "b"]), ("0", ["a"])]
 )
@@ -283,29 +243,6 @@ def test_as_many_packages_are_in_review_as_are_allowed(most: str, moved: list[st
     judged = judge(*members, first=Wave("first", max_open=most))
 
     assert moving(judged) == moved
-
-
-def test_packages_in_review_take_a_place_and_ended_ones_do_not() -> None:
-    rules = Wave("first", max_open="2", failure_budget="1")
-
-    judged = judge(
-        ("first", member("a", MemberPhase.IN_REVIEW)),
-        ("first", CLOSED),
-        ("first", member("c", PUBLISHED)),
-        ("first", member("d")),
-        ("first", member("e")),
-        first=rules,
-    )
-
-    assert moving(judged) == ["a", "b", "c", "d"]
-
-
-def test_an_approval_after_the_last_wave_holds_nothing() -> None:
-    gated = Wave("third", gates=Gates(approval=True))
-
-    judged = judge(("third", member("a", PUBLISHED)), third=gated)
-
-    assert judged.waves[2].phase is WavePhase.COMPLETE
 
 
 @pytest.mark.parametrize("orders", [NO_ORDERS, Orders("web/v2", go=frozenset({"second"}))])
@@ -329,57 +266,6 @@ def test_a_person_lets_a_wave_begin(order: str) -> None:
 
     assert moving(judged) == ["a", "b"] if order == "started" else ["a"]
     assert not judged.waves[1].asks
-
-
-def test_a_wave_whose_turn_has_not_come_asks_nobody() -> None:
-    judged = judge(
-        ("first", member("a")), ("second", member("b")), second=Wave("second", start_approval=True)
-    )
-
-    assert [wave.asks for wave in judged.waves] == [False, False, False]
-
-
-def test_a_wave_with_nothing_to_move_begins_by_itself() -> None:
-    asked = Wave("second", start_approval=True)
-
-    judged = judge(("first", member("a", PUBLISHED)), ("second", member("b", PUBLISHED)), second=asked)
-
-    assert judged.waves[1].phase is WavePhase.COMPLETE
-
-
-STATES = [
-    member("x"),
-    member("x", MemberPhase.IN_REVIEW),
-    member("x", PUBLISHED),
-    member("x", PUBLISHED, WAITS),
-    member("x", PUBLISHED, FAILS),
-    member("x", MemberPhase.REFUSED, why="closed"),
-    member("x", MemberPhase.REVERTED, why="reverted"),
-    member("x", MemberPhase.UNKNOWN, why="unread"),
-]
-
-
-def is_complete(state: MemberStatus) -> bool:
-    return state.phase is PUBLISHED and not state.failure and WAITS not in state.gates
-
-
-def test_a_package_moves_exactly_when_every_wave_before_is_complete() -> None:
-    """The law over every state of three packages, one in each wave."""
-    wrong = []
-    for states in itertools.product(STATES, repeat=3):
-        named = [
-            (wave, state._replace(key=ObjectName("default", wave)))
-            for wave, state in zip(("first", "second", "third"), states, strict=True)
-        ]
-        judged = judge(*named)
-        has_failed = any(wave.phase is WavePhase.FAILED for wave in judged.waves)
-        for place, (_, state) in enumerate(named):
-            is_due = all(is_complete(earlier) for _, earlier in named[:place]) and not has_failed
-            may_move = state.phase is MemberPhase.WAITING and is_due
-            if (state.key in judged.moving) != (may_move or state.has_moved):
-                wrong.append(named)
-
-    assert wrong == []
 
 
 @pytest.mark.parametrize(
@@ -411,26 +297,6 @@ def test_a_target_is_in_the_first_wave_that_selects_it_and_has_room() -> None:
 
     assert names_of(assign_waves(waves, LABELS)) == {"canary": "0", "quarter": "12", "tier": "34567"}
     assert names_of(assign_waves([Wave("few", size="10%")], LABELS)) == {"few": "0", "rest": "1234567"}
-
-
-def test_a_target_that_no_wave_has_is_in_the_last_one() -> None:
-    canary = Wave("canary", selector={"matchLabels": {"tier": "canary"}})
-
-    assert names_of(assign_waves([canary], LABELS)) == {"canary": "01", "rest": "234567"}
-    assert wave_names([canary]) == ("canary", "rest")
-    assert wave_names([canary, Wave("rest")]) == ("canary", "rest")
-
-
-def test_assignment_does_not_depend_on_the_order_of_targets() -> None:
-    waves = [Wave("a", size="3"), Wave("b", size="30%")]
-
-    assert assign_waves(waves, LABELS) == assign_waves(waves, dict(reversed(LABELS.items())))
-
-
-def test_waves_keep_the_order_of_their_rollout_and_take_the_rules_of_today() -> None:
-    now = [Wave("b", max_open="1"), Wave("c"), Wave("a", max_open="2")]
-
-    assert recorded_waves(("a", "gone", "b"), now) == (now[2], Wave("gone"), now[0])
 
 
 PHASES: DecisionTable[tuple[WavePhase, bool]] = DecisionTable(
