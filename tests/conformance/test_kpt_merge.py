@@ -1,6 +1,6 @@
 """Package updates as the real kpt made them: equal in `compatible` mode, never worse in the default one.
 
-Wanted differences are rules (`tests/support/kpt_rules.py`); `docs/contributing/divergences.md` says why. A
+Wanted differences are rules (`tests/ecosystem/kpt_rules.py`); `docs/contributing/divergences.md` says why. A
 difference that no rule explains fails, and so does a rule that no case needs.
 """
 
@@ -13,8 +13,8 @@ import pytest
 from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict, Strategy
 from reconciler.render.update import UpstreamRef
+from tests.ecosystem.kpt_rules import RULES, Outcome, Update, names_of, unexplained
 from tests.support.conformance import OWN, PROJECT, folders
-from tests.support.kpt_rules import RULES, Outcome, Update, names_of, unexplained
 from tests.support.merges import MINIMAL, attempt, read_tree
 
 NEW = UpstreamRef("${REPO}", "/pkg", "v2", "${COMMIT_UPSTREAM}")

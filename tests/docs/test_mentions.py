@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.mentions import (
+from tests.docs.mentions import (
     texts_of_code,
     wrong_commands,
     wrong_fields,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prose import findings
+from tests.docs.prose import findings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOR_CONTRIBUTORS = {"architecture.md", "design.md"}

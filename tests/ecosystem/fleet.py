@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.ecosystem.edits import draw_edits
 from tests.ecosystem.inputs import revisions
+from tests.ecosystem.kpt_rules import Outcome, Update, lost_edits
 from tests.ecosystem.session import Session, read_files
 from tests.support.combination import trees
 from tests.support.git import Repo, make_repository
-from tests.support.kpt_rules import Outcome, Update, lost_edits
 from tests.support.merges import files_of_bytes
 from tests.support.world import refs
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from tests.ecosystem.render_rules import Render, unexplained
 from tests.ecosystem.session import Session, read_files
 from tests.support.merges import is_yaml
-from tests.support.render_rules import Render, unexplained
 
 EXPECTED = ".expected"
 OUT = "out/"

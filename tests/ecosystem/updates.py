@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from reconciler.names.objects import Files
 from tests.ecosystem.edits import draw_edits
 from tests.ecosystem.inputs import revisions
+from tests.ecosystem.kpt_rules import Outcome, Update, unexplained
 from tests.ecosystem.session import Session, read_files, write_files
-from tests.support.kpt_rules import Outcome, Update, unexplained
 from tests.support.merges import MINIMAL, difference, files_of_bytes
 from tests.support.oracles import KPT, ORACLE, load_kpt
 

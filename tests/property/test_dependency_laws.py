@@ -21,8 +21,8 @@ from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import Assignment, ResolutionProblem, Unsatisfiable
 from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.solve.verify import verify
+from tests.property.exhaustive import answers, canonical, restrict
 from tests.support.dependency_worlds import RULES, crowded_world, pin, shared_world, small_world, solve
-from tests.support.exhaustive import answers, canonical, restrict
 from tests.support.samples import sample
 from tests.support.values import replace
 from tools.bench import bench_resolver as bench

@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from reconciler.names.objects import File, Files
 from reconciler.policy import MergeMode, Strategy
+from tests.property.random_packages import Example
 from tests.property.test_merge_laws import examples
 from tests.support.merges import attempt, difference, documents, files_of, read_tree
 from tests.support.notes import note
 from tests.support.oracles import ORACLE, load_kpt
-from tests.support.random_packages import Example
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 CHUNKS = 3

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from reconciler.names.objects import File
 from reconciler.policy import MergeMode, OnConflict
 from reconciler.render.update import MergeCache, UpdateRefused, update_package
+from tests.property.random_packages import Chooser, Example, draw_example
 from tests.support.conformance import parameters
 from tests.support.corpus import ABSENT, CORPUS
 from tests.support.merges import difference, files_of, read_tree
-from tests.support.random_packages import Chooser, Example, draw_example
 
 CATALOG = CORPUS / "nephio-catalog"
 PACKAGES = [path.parent for path in sorted(CATALOG.rglob("Kptfile"))]

@@ -1,7 +1,7 @@
 """The life of locks as a state machine: what anything needs stays, and nothing else.
 
 Every step is a change of the manifests, of a snapshot or of the published packages, or a run with other
-options. After it both clusters are resolved, and a naive model (tests/support/needs.py) judges what changed.
+options. After it both clusters are resolved, and a naive model (tests/property/needs.py) judges what changed.
 
 `RECONCILER_FUZZ=N` in the environment plays N times as many lives as the test suite.
 """
@@ -16,9 +16,8 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
-from tests.support.dependency_manifests import world_of
-from tests.support.needs import KINDS as PACKAGE_KINDS
-from tests.support.needs import (
+from tests.property.needs import KINDS as PACKAGE_KINDS
+from tests.property.needs import (
     NAMES,
     Ask,
     Cluster,
@@ -30,6 +29,7 @@ from tests.support.needs import (
     read_locked,
     with_need,
 )
+from tests.support.dependency_manifests import world_of
 from tests.support.values import replace
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

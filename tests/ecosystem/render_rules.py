@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.support.kpt_rules import ABSENT, differences, documents_of
+from tests.ecosystem.kpt_rules import ABSENT, differences, documents_of
 from tests.support.merges import files_of_bytes, is_yaml
 
 Files = Mapping[str, bytes]
