@@ -371,7 +371,10 @@ def fresh_fleet(fleet: Fleet) -> Fleet:
     shutil.copytree(fleet.repo(CATALOG).path, root / fleet.repo(CATALOG).path.name)
     for name, repo in fleet.repos.items():
         there = root / repo.path.name
-        fresh.repos[name] = Repo(there) if there.exists() else fresh.make(name)
+        if there.exists():
+            fresh.repos[name] = Repo(there)
+        else:
+            fresh.add(name)
     tree = trees.root(fleet.repos["control"], "main")
     fresh.repos["control"].commit(trees.files(fleet.repos["control"], tree))
     for _ in range(6):

@@ -90,10 +90,6 @@ class Fleet:
         self.write_snapshot()
         return self
 
-    def make(self, name: str) -> Repo:
-        """Make one repository."""
-        return make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
-
     def add(self, name: str) -> None:
         """Make one more repository."""
         self.repos[name] = make_repository(self.root / f"{name}.git", {"README.md": f"{name}\n"})
