@@ -13,6 +13,7 @@ from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,
+    is_own_function,
     kptfile_value,
     shared_inventories,
     stamp_kptfile,
@@ -317,6 +318,15 @@ def test_functions_of_a_name_belong_to_upstream_first(
     assert (
         functions(text, PackageVariantSpec(mutators=[LABELS]), owners) == f"pipeline:\n  mutators:\n{after}"
     )
+
+
+OF_WEB = ["labels.0", "labels.-1", ".0"]
+OTHER = ["labels", "0", "a.b.0", "labels.x", "labels.\u00b2", "labels.\u0663", "labels."]
+
+
+@pytest.mark.parametrize("rest", [*OF_WEB, *OTHER])
+def test_name_of_a_function_is_a_variants_own_with_one_name_and_a_number(rest: str) -> None:
+    assert is_own_function(f"PackageVariant.web.{rest}", "web") is (rest in OF_WEB)
 
 
 def test_names_that_variants_gave_in_upstream_packages_are_of_both_lists() -> None:
