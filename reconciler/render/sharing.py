@@ -6,9 +6,9 @@ wherever a value was copied to.
 
 That is exact because rendering compares these values with nothing else and takes none apart: they are words
 of letters, digits, dots and hyphens that no other input of the class contains, no key, kind or path has one,
-and all functions are builtins that only copy them, or none can run. Of the texts that functions take
-apart none has one. Packages of which that is not certain are
-rendered by themselves, and so are those with a value in a text of the result, as conflicts may have.
+and all functions are builtins that copy them and take no text with one apart, or none can run. Packages of
+which that is not certain are rendered by themselves, and so are those with a value in a text of the result,
+as conflicts may have.
 """
 
 import hashlib
