@@ -24,7 +24,7 @@ from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_in, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
-from reconciler.render.sharing import set_values
+from reconciler.render.sharing import file_digest, masked_digest, set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -214,43 +214,44 @@ class _Reader(Struct):
     def requests(self, sides: _Sides, own_values: OwnValues) -> _Requests:
         """Return the objects that differ between main and a proposal."""
         before, after = sides
-        parts: list[list[tuple[bytes, bytes]]] = [[], []]
+        parts: list[list[tuple[bytes, str]]] = [[], []]
         digest = hashlib.sha256()
         for path in sorted(path for path in before.keys() | after.keys() if path.endswith(_SUFFIXES)):
-            files = (before.get(path), after.get(path))
-            if files[0] == files[1]:
+            if path in before and before[path] == after.get(path):
                 continue
-            for file, side in zip(files, parts, strict=True):
-                side.append((_digest(file, own_values), file.data) if file is not None else (_EMPTY, b""))
+            for package, side in zip(sides, parts, strict=True):
+                there = path in package
+                side.append((masked_digest(package, path, own_values) if there else _EMPTY, path))
                 digest.update(side[-1][0])
         key = digest.digest()
         if key not in self._requests:
             old, new = (
                 {
                     resource: value
-                    for part in side
-                    for resource, value in self._read(*part, own_values).items()
+                    for masked, path in side
+                    if path in package
+                    for resource, value in self._read(masked, package[path], own_values).items()
                 }
-                for side in parts
+                for package, side in zip(sides, parts, strict=True)
             )
             self._requests[key] = _compared(old, new)
         return self._requests[key]
 
     def _read(
-        self, digest: bytes, data: bytes, own_values: OwnValues
+        self, digest: bytes, file: File, own_values: OwnValues
     ) -> Mapping[ResourceId, Mapping[str, Any]]:
         if digest not in self._files:
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
                 ResourceId(*map(own_values.mask_text, resource)): _masked(value, own_values)
-                for resource, value in resources_in(data)
+                for resource, value in resources_in(file.data)
                 if resource.name
             }
         return self._files[digest]
 
     def objects(self, file: File, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a file."""
-        for value in self._read(_digest(file, own_values), file.data, own_values).values():
+        for value in self._read(file_digest(file, own_values), file, own_values).values():
             yield _filled(value, own_values) or {}
 
     def governed(self, change: ObjectChange, kind: GroupKind, judge: Judge) -> tuple[AdmissionJudgement, ...]:
@@ -273,12 +274,6 @@ class _Reader(Struct):
             blank = Cluster("", replace(cluster.snapshot, objects={}, served=None))
             self._judgements[key] = tuple(Judge(blank).judge(ObjectChange(request.old, request.new)))
         return self._judgements[key]
-
-
-def _digest(file: File, own_values: OwnValues) -> bytes:
-    """Return what files have in common that are equal but for own values."""
-    masked = own_values.mask(file.data)
-    return file.oid.encode() if masked is file.data else hashlib.sha256(masked).digest()
 
 
 def _compared(

@@ -21,6 +21,7 @@ from reconciler.names.objects import Files
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.set_diff import deletion_consent
 from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
+from reconciler.render.sharing import masked_digest
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3
@@ -188,11 +189,12 @@ class _Difference(NamedTuple):
     removed: int
 
 
-class _MaskedFile(NamedTuple):
-    """A file with the places of own names; `digest` is b"" where there is no file."""
+class _Facts(NamedTuple):
+    """The facts of risks: category, action and subject of resources, and the images of both sides."""
 
-    data: bytes | None
-    digest: bytes
+    risks: tuple[tuple[str, str, str], ...]
+    old_images: frozenset[str]
+    new_images: frozenset[str]
 
 
 class ImpactReader(Struct):
@@ -204,6 +206,7 @@ class ImpactReader(Struct):
     policy: RiskPolicy
     _contents: dict[bytes, _Contents] = field(default_factory=dict)
     _differences: dict[tuple[bytes, bytes], _Difference] = field(default_factory=dict)
+    _facts: dict[tuple[tuple[bytes, bytes], ...], _Facts] = field(default_factory=dict)
 
     def impact(
         self, before: Files, after: Files, own_names: Iterable[str], values: Iterable[str] = ()
@@ -216,15 +219,16 @@ class ImpactReader(Struct):
         """
         names = tuple(own_names)
         own_values, wide = OwnValues.of(names), OwnValues.of((*names, *values))
-        changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+        changed = sorted(after)
+        if before:
+            changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
         digest, added, removed = hashlib.sha256(), 0, 0
         old, new = _Side(before, own_values), _Side(after, own_values)
         for path in changed:
-            sides = (old.masked(path), new.masked(path))
-            key = (sides[0].digest, sides[1].digest)
+            key = (old.digest(path), new.digest(path))
             difference = self._differences.get(key)
             if difference is None:
-                difference = self._differences[key] = _compare(sides[0].data, sides[1].data)
+                difference = self._differences[key] = _compare(old.data(path), new.data(path))
             modes = (before[path].mode if path in before else 0, after[path].mode if path in after else 0)
             digest.update(f"{path}\0{modes}\0".encode() + difference.digest)
             added, removed = added + difference.added, removed + difference.removed
@@ -233,30 +237,43 @@ class ImpactReader(Struct):
         return Impact(digest.hexdigest(), len(changed), added, removed, self._risks(old, new, changed))
 
     def _risks(self, before: "_Side", after: "_Side", changed: Collection[str]) -> tuple[Risk, ...]:
-        order = {name: index for index, name in enumerate(self.policy.classes)}
-        old, new = self._all(before, changed), self._all(after, changed)
-        images = new.images - old.images
-        risks = {*self._resource_risks(old.resources, new.resources, after.own_values)}
+        paths = [path for path in changed if path.endswith(_SUFFIXES)]
+        key = tuple((before.digest(path), after.digest(path)) for path in paths)
+        facts, fill = self._facts.get(key), after.own_values.fill_text
+        if facts is None:
+            old, new = self._all(before, paths), self._all(after, paths)
+            risks = tuple(self._resource_risks(old.resources, new.resources, after.own_values))
+            facts = _Facts(risks, old.images, new.images)
+            # A kind with an own value is another one in the next package.
+            if not any("\0" in resource.group_kind for side in (old, new) for resource in side.resources):
+                self._facts[key] = facts
+        risks_here = {Risk(category, action, fill(text)) for category, action, text in facts.risks}
+        images = {_qualified(fill(i)) for i in facts.new_images} - {
+            _qualified(before.own_values.fill_text(i)) for i in facts.old_images
+        }
         if images and (self.policy.registries or before.files):
-            risks.update(self._registry_risks(images, before))
-        weighted = (risk._replace(weight=order[risk.category]) for risk in risks)
+            risks_here.update(self._registry_risks(images, before))
+        order = {name: index for index, name in enumerate(self.policy.classes)}
+        weighted = (risk._replace(weight=order[risk.category]) for risk in risks_here)
         return tuple(sorted(weighted, key=lambda risk: (risk.weight, risk)))
 
-    def _resource_risks(self, old: Resources, new: Resources, own_values: OwnValues) -> Iterator[Risk]:
+    def _resource_risks(
+        self, old: Resources, new: Resources, own_values: OwnValues
+    ) -> Iterator[tuple[str, str, str]]:
+        """Yield category, action and subject of each risk, with the places of own values."""
         moves = _moves(old.keys() - new.keys(), new.keys() - old.keys())
-        for masked in (old.keys() | new.keys()) - set(moves.values()):
-            if masked in old and masked in new and old[masked] == new[masked]:
+        for resource in (old.keys() | new.keys()) - set(moves.values()):
+            if resource in old and resource in new and old[resource] == new[resource]:
                 continue
-            action = "adds" if masked not in old else "changes" if masked in new else "removes"
-            resource = ResourceId(*map(own_values.fill_text, masked))
-            subject, to = str(resource), moves.get(masked)
+            action = "adds" if resource not in old else "changes" if resource in new else "removes"
+            subject, to = str(resource), moves.get(resource)
             if to is not None:
-                where = f"namespace {own_values.fill_text(to.namespace)}" if to.namespace else "no namespace"
+                where = f"namespace {to.namespace}" if to.namespace else "no namespace"
                 action, subject = "moves", f"{subject} to {where}"
             if action in ("removes", "moves"):
-                yield Risk(REMOVAL, action, subject)
-            for category in self.policy.of_kind(resource.group_kind):
-                yield Risk(category, action, subject)
+                yield REMOVAL, action, subject
+            for category in self.policy.of_kind(own_values.fill_text(resource.group_kind)):
+                yield category, action, subject
 
     def _registry_risks(self, images: Collection[str], before: "_Side") -> Iterator[Risk]:
         """Yield images of registries that neither the settings nor, without any, the package on main has."""
@@ -264,22 +281,23 @@ class ImpactReader(Struct):
             prefixes = [_qualified(prefix.rstrip("/")) for prefix in self.policy.registries]
             foreign = {image for image in images if not any(_is_below(image, p) for p in prefixes)}
         else:
-            in_use = {_registry(image) for image in self._all(before, before.files).images}
+            images_in_use = self._all(before, before.files).images
+            in_use = {_registry(_qualified(before.own_values.fill_text(image))) for image in images_in_use}
             foreign = {image for image in images if _registry(image) not in in_use}
         yield from (Risk(REGISTRY, "uses", image) for image in foreign)
 
     def _all(self, side: "_Side", paths: Collection[str]) -> _Contents:
-        """Return the contents of files; resources have the places of own names, images are complete."""
+        """Return the contents of files, with the places of own names."""
         resources: dict[ResourceId, bytes] = {}
         images: set[str] = set()
         for path in sorted(paths):
             if path not in side.files or not path.endswith(_SUFFIXES):
                 continue
-            digest = side.masked(path).digest
+            digest = side.digest(path)
             if digest not in self._contents:
                 self._contents[digest] = _read_contents(side.files[path].data, side.own_values)
             resources.update(self._contents[digest].resources)
-            images.update(_qualified(side.own_values.fill_text(i)) for i in self._contents[digest].images)
+            images |= self._contents[digest].images
         return _Contents(resources, frozenset(images))
 
 
@@ -294,18 +312,23 @@ def _moves(gone: Iterable[ResourceId], new: Collection[ResourceId]) -> Mapping[R
 
 
 class _Side(Struct):
-    """The package on main or as its draft has it; its files are masked once."""
+    """The package on main or as its draft has it; each file is masked once."""
 
     files: Files
     own_values: OwnValues
-    _masked: dict[str, _MaskedFile] = field(default_factory=dict)
+    _digests: dict[str, bytes] = field(default_factory=dict)
 
-    def masked(self, path: str) -> _MaskedFile:
-        if path not in self._masked:
-            file = self.files.get(path)
-            data = self.own_values.mask(file.data) if file else None
-            self._masked[path] = _MaskedFile(data, b"" if data is None else hashlib.sha256(data).digest())
-        return self._masked[path]
+    def digest(self, path: str) -> bytes:
+        """Return the digest of a file with the places of own names, b"" where there is none."""
+        if path not in self._digests:
+            there = path in self.files
+            self._digests[path] = masked_digest(self.files, path, self.own_values) if there else b""
+        return self._digests[path]
+
+    def data(self, path: str) -> bytes | None:
+        """Return a file with the places of own names, None where there is none."""
+        file = self.files.get(path)
+        return self.own_values.mask(file.data) if file else None
 
 
 def _compare(old: bytes | None, new: bytes | None) -> _Difference:

@@ -64,13 +64,20 @@ _EMPTY: Final = File.of(b"")
 class _FilledFiles(Mapping[str, File]):
     """The files of a member of a class: one with own values is made whenever it is asked for.
 
-    Packages of one class take the memory of one, however many they are.
+    Packages of one class take the memory of one, however many they are. All of them share `digests`.
     """
 
-    def __init__(self, files: Files, masked: Mapping[str, bytes], values: OwnValues) -> None:
+    def __init__(
+        self,
+        files: Files,
+        masked: Mapping[str, bytes],
+        values: OwnValues,
+        digests: dict[tuple[str, tuple[bytes | int, ...]], bytes],
+    ) -> None:
         self._files = files
         self._masked = masked
         self._values = values
+        self._digests = digests
         self._oids = {path: object_id("blob", values.fill(data)) for path, data in masked.items()}
 
     def __getitem__(self, path: str) -> File:
@@ -84,6 +91,33 @@ class _FilledFiles(Mapping[str, File]):
 
     def __len__(self) -> int:
         return len(self._files)
+
+    @property
+    def tree(self) -> Oid:
+        """The id of their tree."""
+        masked = {path: File(b"", self._files[path].mode, oid) for path, oid in self._oids.items()}
+        return tree_id({**self._files, **masked})
+
+    def masked_digest(self, path: str, own_values: OwnValues) -> bytes:
+        """Return `masked_digest` of a file; members with their values at the same places share it."""
+        numbers = {value: number for number, value in enumerate(self._values.values)}
+        places = (numbers.pop(value, value) for value in own_values.values)
+        key = (path, (*places, *numbers))
+        if key not in self._digests:
+            self._digests[key] = file_digest(self[path], own_values)
+        return self._digests[key]
+
+
+def masked_digest(files: Files, path: str, own_values: OwnValues) -> bytes:
+    """Return what a file has in common with those that are equal but for own values."""
+    if isinstance(files, _FilledFiles):
+        return files.masked_digest(path, own_values)
+    return file_digest(files[path], own_values)
+
+
+def file_digest(file: File, own_values: OwnValues) -> bytes:
+    """Return `masked_digest` of a file by itself."""
+    return hashlib.sha256(own_values.mask(file.data)).digest()
 
 
 class VariantClass(Struct, frozen=True):
@@ -132,11 +166,12 @@ class VariantClass(Struct, frozen=True):
         policy = self.inventory.policy.functions
         if self.is_idle and all(_function(step, policy) != _RUNS_NOWHERE for step in _steps(result.files)):
             return
+        digests: dict[tuple[str, tuple[bytes | int, ...]], bytes] = {}
         for resolved, values in self.members:
             # The draft decides too whether a conflict is hidden.
             if resolved.draft is None or not result.conflicts:
-                files = _FilledFiles(result.files, masked, values)
-                yield resolved, replace(result, tree=tree_id(files), files=files)
+                files = _FilledFiles(result.files, masked, values, digests)
+                yield resolved, replace(result, tree=files.tree, files=files)
 
 
 def find_classes(
