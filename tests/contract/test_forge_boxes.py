@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
+from reconciler.base.reasons import Phase
 from reconciler.cli.main import invoke
+from reconciler.plan.status import current_states
 from tests.support.forges.bench import DIALECTS, WITH_ISSUES
 from tests.support.forges.server import Pull
 from tests.support.forges.world import ORGANISATION, ForgeWorld, forge_world
@@ -114,6 +116,31 @@ def test_two_boxes_of_one_conflict_answer_nothing_and_that_is_told(world: ForgeW
     (note,) = [note for note in ran.plan.notes if "box" in note]
     assert note.startswith("Both boxes of a conflict are ticked in pull request #2 of edge-1")
     assert image(world) == "hotfix"
+
+
+def test_what_is_still_open_beside_a_ticked_box_waits_for_people_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = ("replicas: 1", "replicas: 5", "replicas: 3")
+    with forge_world(
+        WITH_ISSUES[0], tmp_path / "world", monkeypatch, edges=("edge-1",), packages=("web",)
+    ) as world:
+        world.run()
+        world.simulator.merge(f"{ORGANISATION}/edge-1", 1)
+        world.run()
+        edited = HOTFIX.replace(*replicas[:2])
+        world.repo(f"{ORGANISATION}/edge-1").commit({"web/app.yaml": edited}, message="Hotfix\n")
+        blueprints = world.repo("blueprints")
+        blueprints.commit({"web/app.yaml": app("web", 3).replace(replicas[0], replicas[2])}, message="v3\n")
+        blueprints.tag("web/v3")
+        world.upgrade("web", 3)
+        world.run()
+        tick(world, TAKE.replace("v2", "v3"))
+
+        (state,) = current_states(world.plan().plan).values()
+
+        assert state.phase is Phase.CONFLICT
+        assert state.message.startswith("1 conflict in app.yaml")
 
 
 @pytest.mark.parametrize("edit", ["people", "text", "author"])
