@@ -9,13 +9,16 @@ from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, GitRepository, Repository, RepositorySpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.lock.format import LockUpdate
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate, next_lock
+from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
+from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.inventory.inventory import (
     Commit,
     Control,
     Inventory,
     PullRequest,
     RepositoryView,
+    ReviewedLock,
     Source,
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -91,6 +94,27 @@ def test_a_decided_lock_counts_and_one_that_stands_does_not() -> None:
     assert checksum(**files, world=standing) == EMPTY
     assert checksum(record_owners=files["record_owners"], world=standing) != EMPTY
     assert checksum(**files, other_files=frozenset({lock_path(lock)})) == EMPTY
+
+
+def test_a_lock_of_a_cluster_counts_by_what_it_decides_and_where_it_goes() -> None:
+    def of(*versions: str | None, **world: Any) -> str:
+        before, after = (locked(version) for version in versions)
+        update = LockUpdate((ClusterUpdate("dev", before, after),))
+        return plan_checksum(Plan(), inventory(**world), update)
+
+    sums = [of(None, "1"), of(None, "2"), of("1", None), of("1", "1")]
+
+    assert len({*sums, EMPTY}) == 4
+    assert sums[-1] == EMPTY
+    assert of(None, "1", reviewed=ReviewedLock()) == EMPTY
+
+
+def locked(version: str | None) -> ClusterLock | None:
+    if version is None:
+        return None
+    instance = Instance(ecosystem=Ecosystem.CARVEL, name="db", slot=Slot(SlotKind.CLUSTER))
+    resolution = Resolution(packages=(Resolved(instance=instance, dialect="carvel", version=version),))
+    return ClusterLock(next_lock("dev", input_digest="i", resolution=resolution), resolution)
 
 
 oids = st.sampled_from([A, B, C])

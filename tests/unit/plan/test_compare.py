@@ -26,7 +26,7 @@ from reconciler.plan.compare import (
     compare_locks,
     lock_files,
 )
-from reconciler.plan.set_diff import SetDiff, VariantChange
+from reconciler.plan.set_diff import SetDiff, VariantChange, changed_fields
 from reconciler.policy import (
     CredentialRule,
     ForgeKind,
@@ -407,3 +407,21 @@ def test_fleet_without_a_manifest_is_told_as_such() -> None:
 
     assert sentence(compare(empty, empty)) == "Merging this changes no package: neither side has a manifest"
     assert sentence(compare(empty, side())) == "Merging this changes no package"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        ({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}, "d": 4}, ["s.b.c", "s.d"]),
+        ({"a": {"b": 1}}, {"a": 1}, ["s.a"]),
+        ({"a": 1}, {"a": {"b": 1}}, ["s.a"]),
+        ([{"a": 1}, 2], [{"a": 3}, 2], ["s[0].a"]),
+        ([1], [1, 2], ["s"]),
+        ([1], {"a": 1}, ["s"]),
+        (1, 1, []),
+    ],
+)
+def test_changed_fields_are_as_deep_as_both_sides_have_them(
+    old: object, new: object, fields: list[str]
+) -> None:
+    assert list(changed_fields("s", old, new)) == fields

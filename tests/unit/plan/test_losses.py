@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.names.ids import NamedObject, PackageKey
-from reconciler.plan.impact import Loss, loss_consent
+from reconciler.plan.impact import Loss, all_losses, loss_consent
 from tests.support.values import replace
 
 WEB = PackageKey("host/edge", "web")
@@ -67,3 +67,11 @@ def test_consent_is_to_removed_objects_of_one_package(
     package: PackageKey, losses: list[Loss], *, is_same: bool
 ) -> None:
     assert (loss_consent(package, losses) == loss_consent(WEB, [LOSS])) is is_same
+
+
+def test_losses_of_objects_come_first_and_each_once() -> None:
+    harmless = replace(LOSS, listed=0, names=(), cluster="a")
+    assert not harmless.needs_consent
+
+    told = replace(LOSS, heir="Provider gcp")
+    assert all_losses([harmless, LOSS, told]) == (told, harmless)

@@ -18,8 +18,9 @@ from reconciler.plan.changes import (
     UpstreamCommits,
 )
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
+from reconciler.plan.drafts import wanted_pull
 from reconciler.plan.requests import lock_pull, plan_requests
-from reconciler.policy import Policy, PullRequestPolicy
+from reconciler.policy import OpenOn, Policy, PullRequestPolicy
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
@@ -287,3 +288,27 @@ def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:
 
 
 # Rollouts
+
+
+OPENED, ENDED = a_pull(number=4, draft=False), a_pull(PullState.CLOSED, draft=False)
+
+
+@pytest.mark.parametrize(
+    ("pulls", "open_on", "proposed", "want"),
+    [
+        ((), OpenOn.DRAFT, False, (True, 0)),
+        ((), OpenOn.DRAFT, True, (False, 0)),
+        ((), OpenOn.PROPOSE, False, None),
+        ((), OpenOn.PROPOSE, True, (False, 0)),
+        ((OPENED,), OpenOn.PROPOSE, False, (False, 4)),
+        ((ENDED,), OpenOn.PROPOSE, False, None),
+        ((ENDED,), OpenOn.DRAFT, False, (True, 0)),
+    ],
+    ids=str,
+)
+def test_draft_gets_a_pull_request_when_the_policy_says_so_and_keeps_the_mark_of_an_open_one(
+    pulls: tuple[PullRequest, ...], open_on: OpenOn, proposed: bool, want: tuple[bool, int] | None
+) -> None:
+    pull = wanted_pull(a_target(pulls=pulls), f"refs/heads/{BRANCH}", open_on=open_on, proposed=proposed)
+
+    assert (pull and (pull.draft, pull.number)) == want
