@@ -252,7 +252,7 @@ class Constraint(Struct, frozen=True):
             for group in self.groups:
                 if not (version.is_release or include_prerelease) and all(p.bound.is_release for p in group):
                     continue
-                if all(_MASTERMINDS[part.op](version, part) for part in group):
+                if all(_satisfies(version, part) for part in group):
                     return True
             return False
         key = version.height
@@ -359,77 +359,35 @@ def parse_comparator(text: str) -> Comparator:
     return Comparator(op, parse_loose(match["bound"]))
 
 
-def _equal(version: Version, part: Comparator) -> bool:
-    return _tilde(version, part) if part.wildcard else precedence(version) == precedence(part.bound)
+_MINOR, _WHOLE_CORE = 2, 3
+_WIDTHS = {Wildcard.MINOR: 1, Wildcard.PATCH: _MINOR}
 
 
-def _not_equal(version: Version, part: Comparator) -> bool:
-    bound = part.bound.core
-    if part.wildcard and version.core[0] != bound[0]:
-        return True
-    if part.wildcard is Wildcard.MINOR:
-        return False
-    if part.wildcard and version.core[1] != bound[1]:
-        return True
-    if part.wildcard is Wildcard.PATCH:
-        return version.prerelease != part.bound.prerelease
-    if part.wildcard is Wildcard.MAJOR and version.core[2] != bound[2]:
-        return True
-    return precedence(version) != precedence(part.bound)
-
-
-def _less(version: Version, part: Comparator) -> bool:
-    return precedence(version) < precedence(part.bound)
-
-
-def _less_or_equal(version: Version, part: Comparator) -> bool:
-    if not part.wildcard:
-        return precedence(version) <= precedence(part.bound)
-    if version.core[0] != part.bound.core[0]:
-        return version.core[0] < part.bound.core[0]
-    return part.wildcard is Wildcard.MINOR or version.core[1] <= part.bound.core[1]
-
-
-def _greater(version: Version, part: Comparator) -> bool:
-    if part.wildcard and version.core[0] != part.bound.core[0]:
-        return version.core[0] > part.bound.core[0]
-    if part.wildcard is Wildcard.MINOR:
-        return False
-    if part.wildcard is Wildcard.PATCH:
-        return version.core[1] > part.bound.core[1]
-    return precedence(version) > precedence(part.bound)
-
-
-def _tilde(version: Version, part: Comparator) -> bool:
-    if _less(version, part):
-        return False
-    if part.bound.core == (0, 0, 0) and part.wildcard in (Wildcard.NONE, Wildcard.MAJOR):
-        return True
-    same_minor = part.wildcard is Wildcard.MINOR or version.core[1] == part.bound.core[1]
-    return version.core[0] == part.bound.core[0] and same_minor
-
-
-def _caret(version: Version, part: Comparator) -> bool:
-    if _less(version, part):
-        return False
-    bound = part.bound.core
-    if bound[0] > 0 or part.wildcard is Wildcard.MINOR:
-        return version.core[0] == bound[0]
-    if bound[1] > 0 or part.wildcard is Wildcard.PATCH:
-        return version.core[:2] == bound[:2]
-    return version.core == bound
-
-
-_MASTERMINDS: dict[Operator, Callable[[Version, Comparator], bool]] = {
-    Operator.EQ: _equal,
-    Operator.NE: _not_equal,
-    Operator.LT: _less,
-    Operator.LE: _less_or_equal,
-    Operator.GT: _greater,
-    Operator.GE: lambda version, part: not _less(version, part),
-    Operator.TILDE: _tilde,
-    Operator.CARET: _caret,
-}
+def _satisfies(version: Version, part: Comparator) -> bool:
+    """Judge one comparison: with an open minor or patch by what stands before it; `*` counts as 0.0.0."""
+    core, bound = version.core, part.bound.core
+    here, there = precedence(version), precedence(part.bound)
+    width = _WIDTHS.get(part.wildcard, 0)
+    match part.op:
+        case Operator.EQ if not part.wildcard:
+            return here == there
+        case Operator.NE:
+            is_open = part.wildcard is Wildcard.PATCH and version.prerelease != part.bound.prerelease
+            return core[:width] != bound[:width] or is_open if width else here != there
+        case Operator.LT:
+            return here < there
+        case Operator.GE:
+            equal = 0
+        case Operator.LE:
+            return core[: width or _MINOR] <= bound[: width or _MINOR] if part.wildcard else here <= there
+        case Operator.GT:
+            return core[:width] > bound[:width] if width else here > there
+        case Operator.CARET:
+            is_major, is_minor = bound[0] > 0 or width == 1, bound[1] > 0 or width == _MINOR
+            equal = 1 if is_major else _MINOR if is_minor else _WHOLE_CORE
+        case _:  # a tilde, or an open version without an operator
+            equal = 0 if bound == (0, 0, 0) and not width else width or _MINOR
+    return here >= there and core[:equal] == bound[:equal]
 
 
 # Carvel: blang's grammar, with build metadata in the order
@@ -442,7 +400,6 @@ _SPELLINGS = {
 }
 _BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
 _CORE = re.compile(r"[^-+]*")
-_WHOLE_CORE = 3
 
 
 @functools.lru_cache(maxsize=16384)

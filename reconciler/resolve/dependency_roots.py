@@ -206,7 +206,6 @@ def requirement_changes(
 
 
 def _ranges(candidate: Candidate | None) -> dict[str, str]:
-    """Return the range of each package, API or interface that a revision requires."""
     ranges: dict[str, str] = {}
     for need in (need for r in (candidate.requires if candidate else ()) for need in r.alternatives):
         if isinstance(need, PackageNeed):
@@ -217,7 +216,6 @@ def _ranges(candidate: Candidate | None) -> dict[str, str]:
 
 
 def _locked_versions(packages: tuple[Resolved, ...], candidate: Candidate | None) -> dict[str, str]:
-    """Return the locked version of each requirement of a revision, by what it names."""
     versions = {package.instance: package.version for package in packages}
     same_package = (p for p in packages if candidate and p.instance.name == candidate.id.name)
     return {

@@ -278,7 +278,6 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
 
 
 def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ...]]) -> Resolution:
-    """Return the resolution in which the variants with unmet dependencies are stalled."""
     if not unmet:
         return resolution
     problems = {*resolution.problems, *(problem for problems in unmet.values() for problem in problems)}

@@ -234,7 +234,6 @@ def _lock_at(variant: DesiredVariant, pin: Pin | Problem, *, held: bool) -> Upst
 
 
 def _find(variant: DesiredVariant, what: str, inventory: Inventory) -> Pin | Problem:
-    """Return what a name means, tried as a manifest could ask for it, or why it means nothing."""
     # Tags come first: v3 may be one, and Porch would take it for a number.
     selectors: list[dict[str, Any]] = [{"tag": what}, {"workspace_name": what}, {"branch": what}]
     if (number := whole_number(what.removeprefix("v"))) is not None:

@@ -172,7 +172,6 @@ class WaveStatus(Struct, frozen=True):
 
 
 def _missing_text(wave: WaveStatus) -> str:
-    """Return what is still to be published, and what holds it."""
     missing = [m for m in wave.members if not (m.phase is MemberPhase.PUBLISHED or m.failure or m.ended)]
     unknown = sum(m.phase is MemberPhase.UNKNOWN for m in missing)
     waiting = sum(m.phase is MemberPhase.WAITING and m.key not in wave.due for m in missing)

@@ -350,7 +350,6 @@ def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
 
 
 def _named(text: str) -> list[tuple[str, str]]:
-    """Return the revisions and waves that an annotation names."""
     parts = (part.strip().rpartition("/") for part in text.split(";"))
     return [(revision, wave) for revision, _, wave in parts if revision]
 
@@ -532,7 +531,6 @@ def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bo
 
 
 def _waiting_reason(head: str, judged: Judgement, orders: Orders, wave: str) -> str:
-    """Return why a package keeps its revision."""
     current = judged.current
     if current is not None and current.name != wave:
         reached = next((status for status in judged.waves if status.name == wave), None)

@@ -373,7 +373,6 @@ def _is_elsewhere(variant: DesiredVariant, inventory: Inventory) -> bool:
 
 
 def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> set[str]:
-    """Return the URLs of the repositories that the upstream and the bases of a variant are in."""
     upstream = variant.spec.upstream or Upstream()
     view = inventory.repositories.get(ObjectName(variant.key.namespace, upstream.repo or ""))
     bases = (outcome.base, outcome.draft_base) if isinstance(outcome, ResolvedVariant) else ()

@@ -608,7 +608,6 @@ def _cluster_problems(
 
 
 def _duplicates(scope: _ClusterManifests) -> Iterator[Problem]:
-    """Yield a problem at each place of an install that is declared twice in the same cluster."""
     for declared in scope.installs.values():
         places = sorted(install.location for install in declared)
         for here in places if len(places) > 1 else ():
@@ -633,7 +632,6 @@ def imported_pins(chosen: Iterable[Candidate], catalogue: Catalogue) -> tuple[Re
 
 
 def _pin(candidate: Candidate) -> Resolved:
-    """Return a package of Crossplane as a lock would have it."""
     return Resolved(
         instance=Instance(*candidate.id, Slot(SlotKind.CLUSTER)),
         dialect=Dialect.CROSSPLANE,

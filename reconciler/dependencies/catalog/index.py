@@ -312,8 +312,16 @@ class _Search(Struct):
     catalogue: Catalogue
     namespace: str = ""
     missing: dict[tuple[PackageId, VersionRange], set[str]] = field(default_factory=dict)
-    _works: dict[tuple[PackageId, str], bool] = field(default_factory=dict)
-    _followed: set[tuple[PackageId, str]] = field(default_factory=set)
+    _works: set[Candidate] = field(default_factory=set)
+    """The versions of which everything that they need is there. A cycle of versions works."""
+    _followed: set[Candidate] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for id_ in self.catalogue.packages:
+            self._works.update(self.catalogue.candidates(id_, self.namespace))
+        # All works until some requirement cannot be met.
+        while broken := [c for c in self._works if not all(map(self._is_met, c.requires))]:
+            self._works.difference_update(broken)
 
     def follow(self, need: PackageNeed, parent: str, *, expands: bool = True) -> None:
         """Collect what a need lacks, directly or below the highest version that it admits."""
@@ -325,10 +333,9 @@ class _Search(Struct):
                 self.missing.setdefault((need.id, need.range), set()).add(parent)
                 continue
             highest = candidates[-1]
-            key = (highest.id, highest.version.text)
-            if not expands or any(map(self._is_working, candidates)) or key in self._followed:
+            if not (expands and self._works.isdisjoint(candidates)) or highest in self._followed:
                 continue
-            self._followed.add(key)
+            self._followed.add(highest)
             for requirement in highest.requires:
                 if not self._is_met(requirement):
                     named = next(package_needs(requirement), None)
@@ -341,42 +348,10 @@ class _Search(Struct):
 
     def _is_met(self, requirement: Requirement) -> bool:
         """Tell whether a requirement has an alternative that works; other needs count as met."""
-        needs = package_needs(requirement)
         is_asked = requirement.may_install_all and not requirement.optional
         is_plain = all(isinstance(need, PackageNeed) for need in requirement.alternatives)
-        admitted = (candidate for need in needs for candidate in self._admitted(need))
-        return not is_asked or not is_plain or any(map(self._is_working, admitted))
-
-    def _is_working(self, candidate: Candidate) -> bool:
-        """Tell whether everything that a version needs is there. A cycle of versions works.
-
-        Depth first on a stack of our own: chains of requirements may be longer than Python's.
-        """
-        key = (candidate.id, candidate.version.text)
-        if key not in self._works:
-            self._settle(candidate)
-        return self._works[key]
-
-    def _settle(self, start: Candidate) -> None:
-        """Settle everything that a version may reach: all works until some requirement cannot be met."""
-        reached: dict[tuple[PackageId, str], Candidate] = {}
-        pending = [start]
-        while pending:
-            candidate = pending.pop()
-            key = (candidate.id, candidate.version.text)
-            if key in reached or key in self._works:
-                continue
-            reached[key] = candidate
-            needs = (n for requirement in candidate.requires for n in package_needs(requirement))
-            pending += [admitted for need in needs for admitted in self._admitted(need)]
-        self._works |= dict.fromkeys(reached, True)
-        changed = True
-        while changed:
-            changed = False
-            for key, candidate in reached.items():
-                if self._works[key] and not all(map(self._is_met, candidate.requires)):
-                    self._works[key] = False
-                    changed = True
+        admitted = map(self._admitted, package_needs(requirement))
+        return not is_asked or not is_plain or not all(map(self._works.isdisjoint, admitted))
 
 
 _CRD, _XRD, _COMPOSITION = "CustomResourceDefinition", "CompositeResourceDefinition", "Composition"
@@ -634,7 +609,6 @@ def _manifest(
 
 
 def _agree(stated: str, actual: object, path: tuple[str, ...], name: str, notes: Diagnostics) -> None:
-    """Refuse a manifest that has another name or version than its header."""
     if actual and str(actual).removeprefix("v") != stated.removeprefix("v"):
         message = f"The manifest is of {actual}, but the {VERSION_KIND} beside it says {name} {stated}"
         notes.refuse(path, message, hint="`reconciler index import FILE` takes both from the file.")

@@ -177,7 +177,6 @@ Items = list[tuple[str | int, Any]]
 
 
 def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]:
-    """Find the requirements and provided interfaces of a bundle, in every generation of the format."""
     custom = mapping_at(document, "custom")
     for key in (_V2, _LEGACY_V2, _V1):
         if custom.get(key) is not None:
@@ -380,7 +379,6 @@ class _Required(Struct, frozen=True):
         )
 
     def share(self) -> Share:
-        """Return the sharing rule of a requirement, in every generation of the format."""
         item = self.item
         if item.bundle is not None or item.sharing is not None:
             return self._sharing()

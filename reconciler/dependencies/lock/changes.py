@@ -260,7 +260,6 @@ def _name(instance: Instance | None) -> str:
 
 
 def _is_there(entry: OwnershipEntry, side: Resolution, objects: Mapping[Instance | None, str]) -> bool:
-    """Tell whether the object that has a kind or composition is installed."""
     owner = entry.object or objects.get(entry.package)
     return any(package.object == owner for package in side.packages)
 
@@ -374,7 +373,6 @@ def _why(
 
 
 def _parents(package: Resolved, needs: Sequence[tuple[Instance, MetNeed]]) -> Iterator[str]:
-    """Yield the parents of a package, each with what it requires of it."""
     if package.by_user:
         yield "a manifest asks for it"
     for who in package.requested_by:

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,13 +26,10 @@ from reconciler.dependencies.model.instances import (
     record_bytes,
 )
 from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, PackageId, dns_label
-from reconciler.dependencies.solve.problem import Solution
+from reconciler.dependencies.solve.problem import Explanation, Solution
 from reconciler.dependencies.versions import VersionError
 from reconciler.names.problems import Problem
 from reconciler.records.state import LOCKS_DIRECTORY
-
-if TYPE_CHECKING:
-    from reconciler.dependencies.solve.problem import Explanation
 
 LOCK_VERSION = 2
 SOLVER = "sat-canonical-2"
@@ -252,7 +249,6 @@ def _number_violations(before: PackageLock, after: PackageLock) -> Iterator[str]
 
 
 def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
-    """Yield resources that a retained revision does not own any more."""
     names = {revision.name for revision in after[0].revisions}
     now = dict(ownership_entries(after[1]))
     for name, entry in ownership_entries(before[1]):
@@ -315,9 +311,9 @@ class ClusterUpdate(Struct, frozen=True):
     """
 
     cluster: str
-    before: "ClusterLock | None"
-    after: "ClusterLock | None"
-    explanations: "tuple[Explanation, ...]" = ()
+    before: ClusterLock | None
+    after: ClusterLock | None
+    explanations: tuple[Explanation, ...] = ()
     finished: bool = True
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -338,7 +334,7 @@ class ClusterUpdate(Struct, frozen=True):
         return replace(self.before.lock, **same) == self.after.lock
 
     @property
-    def changes(self) -> "tuple[LockChange, ...]":
+    def changes(self) -> tuple[LockChange, ...]:
         """The pins that differ; none where only inputs changed that do not matter."""
         nothing = Resolution()
         before = self.before.resolution if self.before else nothing

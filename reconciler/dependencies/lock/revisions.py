@@ -126,7 +126,6 @@ def _conflicts(
 def _active(
     claims: Mapping[Instance, OwnershipClaim], refused: Mapping[Instance, RefusedClaim]
 ) -> dict[Instance, OwnedResources]:
-    """Return the resources that each package would control."""
     return {
         package: claim.resources_of(claim.running if package in refused else claim.target)
         for package, claim in claims.items()
@@ -486,7 +485,6 @@ class _Reconciler:
     def updated(
         self, instance: Instance, proposal: ActivationProposal, *, is_refused: bool
     ) -> tuple[LockedRevision, ...]:
-        """Return the revisions of a package after the step, with the blocker of the current one."""
         awaits = ActivationBlocker.PERSON if instance in self.installs else ActivationBlocker.PARENTS
         awaits = ActivationBlocker.KINDS if is_refused else awaits
         active = proposal.input.running if is_refused else proposal.active
@@ -532,7 +530,6 @@ class _Reconciler:
         )
 
     def kept(self, settled: Mapping[Instance, Iterable[LockedRevision]]) -> dict[Instance, frozenset[str]]:
-        """Return the names of the revisions of each package after the step."""
         retained = {
             instance: frozenset(item.name for item in revisions) for instance, revisions in settled.items()
         }
@@ -553,7 +550,6 @@ class _Reconciler:
         return frozenset(consent | gone)
 
     def refusals(self, refused: Mapping[Instance, RefusedClaim]) -> Iterator[Problem]:
-        """Yield a problem for each refused package, at the manifest that installs it."""
         for instance, why in refused.items():
             packages = {package.instance: package for package in self.resolution.packages}
             install = nearest_install(instance, self.installs, packages)
@@ -565,7 +561,6 @@ class _Reconciler:
             yield Problem(where, Reason.OWNERSHIP_CONFLICT, message, hint, subject)
 
     def conflicting(self, proposals: Mapping[Instance, ActivationProposal]) -> Iterator[Problem]:
-        """Yield a problem for each activation request that conflicts with another one."""
         for proposal in proposals.values():
             for request in proposal.conflicting:
                 others = ", ".join(f"{w.name} ({w.location})" for w in proposal.conflicting if w != request)
@@ -574,7 +569,6 @@ class _Reconciler:
                 yield Problem(request.location, Reason.REVISION_CONFLICT, message, hint, str(request))
 
     def idle(self, proposals: Mapping[Instance, ActivationProposal]) -> Iterator[Problem]:
-        """Yield a warning for each activation request of a missing revision."""
         matched = {
             request
             for proposal in proposals.values()

@@ -282,7 +282,6 @@ def _reachable(start: Iterable[Resolved], by_instance: dict[Instance, Resolved])
 
 
 def _is_retained(package: Resolved, before: Resolution) -> bool:
-    """Tell whether a package that nothing needs must stay for now."""
     if package.by_user:
         return False
     if package.retain or package.instance in before.unused:
@@ -765,7 +764,6 @@ def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], Cluste
 def _with_unavailable(
     decisions: list[ClusterUpdate], scopes: FleetInputs, *, sure: bool
 ) -> list[ClusterUpdate]:
-    """Return the updates with the reasons why locked versions are no candidates."""
     catalogues = {world.cluster: world.catalogue for world in scopes.worlds}
     unread = f"while {scopes.unread[0]} cannot be read" if scopes.unread else ""
     updates = []

@@ -285,8 +285,7 @@ class ClusterInputs(Struct, frozen=True):
 
     def install_of(self, instance: Instance) -> Install | None:
         """Return the user's install in this slot, if there is one."""
-        own_installs = (install for install in self.installs if not install.external)
-        return next((install for install in own_installs if self.instance_of(install) == instance), None)
+        return self.installs_by_instance().get(instance)
 
     def installs_by_instance(self) -> dict[Instance, Install]:
         """Return the users' installs by their slots; of several in one slot the first."""

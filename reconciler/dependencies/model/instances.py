@@ -22,7 +22,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose, parse_relaxed
+from reconciler.dependencies.versions import VersionError, parse_loose, parse_relaxed
 
 SCHEMA = "reconciler.dev/v1alpha1"
 
@@ -200,20 +200,18 @@ class Resolved(Record, frozen=True, kw_only=True):
         Raises:
             VersionError: The lock was edited into an invalid version or range.
         """
+        try:
+            version = parse_relaxed(self.version)
+        except VersionError:
+            version = parse_loose(self.version)
         return Candidate(
             self.instance.package,
-            self._parsed_version(),
+            version,
             digest=self.digest,
             requires=tuple(dependency.requirement for dependency in self.dependencies),
             source=self.source,
             kind=self.kind if self.instance.ecosystem is Ecosystem.XPKG else "",
         )
-
-    def _parsed_version(self) -> Version:
-        try:
-            return parse_relaxed(self.version)
-        except VersionError:
-            return parse_loose(self.version)
 
 
 class DesiredState(StrEnum):

@@ -404,7 +404,6 @@ class _NeedContext(NamedTuple):
 
     @property
     def may_install(self) -> bool:
-        """Whether something may be installed for this alternative."""
         return self.requirement.may_install(self.number)
 
     def accepted(self, packages: Iterable[PackageId]) -> Iterator[PackageId]:
@@ -582,7 +581,6 @@ def _interface(context: _NeedContext, need: InterfaceNeed) -> Iterator[Alternati
 
 
 def _nearest_first(context: _NeedContext) -> list[ObservedInstallation]:
-    """Return the installations of the snapshot, those in the namespace of the requirement first."""
     return sorted(context.lookup.observed, key=lambda there: there.namespace != context.site.namespace)
 
 
@@ -644,7 +642,6 @@ def _needs_of_existing(demand: InstanceRequirement, lookup: CandidateLookup) -> 
 
 
 def _creating(demand: InstanceRequirement, number: int) -> Iterator[Alternative]:
-    """Yield the alternatives of one need that can install an instance."""
     return (
         way
         for way in demand.alternatives

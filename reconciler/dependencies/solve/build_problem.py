@@ -230,7 +230,8 @@ def _excluded_versions(
     platforms = dict(inputs.presence.platforms) if not instance.slot.target else {}
     ignored = by_user.ignore_platforms if by_user else frozenset()
     may_take = inputs.may_take_over(package, by_user) if lookup.holders else ()
-    asking = [i for i in inputs.installs if i.requested and package == lookup.find(i.requested.id)]
+    asking = [(i, i.requested) for i in inputs.installs if i.requested]
+    asking = [(install, need) for install, need in asking if package == lookup.find(need.id)]
     foreign = lookup.foreign(instance)
     ruled = (platforms, lookup.holders, inputs.presence.stored, asking, floor, by_user, foreign)
     is_free = not any(ruled)
@@ -268,19 +269,16 @@ def _excluded_versions(
         causes += [Cause(CauseKind.ALIAS, instance, alias) for alias in unknown_aliases(by_user, candidate)]
         # A manifest in the cluster names it, although it has no solution: nothing brings another version.
         causes += [
-            Cause(CauseKind.REQUESTED, str(install), str(install.requested))
-            for install in asking
-            if package.ecosystem is Ecosystem.XPKG and not _admits(install.requested, candidate)
+            Cause(CauseKind.REQUESTED, str(install), str(need))
+            for install, need in asking
+            if package.ecosystem is Ecosystem.XPKG
+            and not need.range.allows(candidate.version, candidate.digest)
         ]
         if foreign is not None:
             causes.append(Cause(CauseKind.FOREIGN, instance, qualified(foreign.namespace, foreign.name)))
         if causes:
             bans[place] = tuple(causes)
     return bans
-
-
-def _admits(need: PackageNeed | None, candidate: Candidate) -> bool:
-    return need is not None and need.range.allows(candidate.version, candidate.digest)
 
 
 def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:

@@ -425,7 +425,6 @@ class _Explainer:
         return [tuple(group) for group in groups.values()]
 
     def _walk(self, root: InstanceRequirement) -> list[Cause]:
-        """Return the causes that a root leads to, depth first."""
         ordered: dict[Cause, None] = {}
         stack = [root]
         while stack:
@@ -783,7 +782,6 @@ class _Explainer:
         return sorted(place for place in locations if place.path)[:_MOST_NAMES]
 
     def _concerned(self, cause: Cause) -> Iterator[Candidate]:
-        """Yield the versions that a rule is about."""
         for node in self.problem.nodes.values():
             for place, candidate in enumerate(node.candidates):
                 if cause in node.banned.get(place, ()) or cause.subject in owned_names(candidate):
@@ -822,7 +820,6 @@ class _Explainer:
             yield meeting.package.name, tuple(self._rejections(self.problem.nodes[meeting]))
 
     def _rejections(self, node: InstanceNode) -> Iterator[Rejection]:
-        """Yield the versions of a package with the reasons against them, equal reasons together."""
         versions: dict[tuple[str, ...], list[str]] = {}
         for place, candidate in enumerate(node.candidates):
             reasons = tuple(self._against(node, place))
@@ -844,7 +841,6 @@ class _Explainer:
 
 
 def _leaves_out(need: PackageNeed, version: Version) -> bool:
-    """Return whether a range would admit a version if it was not a pre-release."""
     constraint = need.range.constraint
     is_near = constraint is not None and constraint.allows(version, include_prerelease=True)
     return bool(version.prerelease) and is_near and not need.range.allows(version)

@@ -152,7 +152,7 @@ class _PartialSolution(Struct):
         for explanation, asking in stalls:
             names = tuple(map(str, asking)) if is_solved else ()
             self.explanations.append(replace(explanation, stalled=names, about=tuple(map(str, asking))))
-            self.problems += [_stall_problem(install, explanation) for install in asking]
+            self.problems += [_problem(install, explanation, stalls=True) for install in asking]
         if isinstance(outcome, Assignment):
             why = functools.partial(explain_skipped, self.inputs, remaining)
             self._choose(replace(remaining, roots=part.roots), outcome, why)
@@ -163,7 +163,7 @@ class _PartialSolution(Struct):
         installs = [i for i in self.inputs.installs if str(i) in requested and i not in stalled]
         if whole is not None:
             self.explanations.append(replace(whole, about=tuple(map(str, installs))))
-            self.problems += [_conflict_problem(install, whole) for install in installs]
+            self.problems += [_problem(install, whole) for install in installs]
         elif isinstance(outcome, BudgetExceeded):
             message = f"Dependencies could not be decided in {plural(outcome.steps, 'step')}"
             hint = "Narrow the ranges, or raise `dependencies.steps` in reconciler.yaml"
@@ -262,17 +262,9 @@ def _binding_warnings(inputs: ClusterInputs, solution: Solution) -> Iterator[Pro
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
-def _stall_problem(install: Install, explanation: Explanation) -> Problem:
-    if not explanation.code.is_ownership:
-        return _conflict_problem(install, explanation)
-    message = f"{install} gives way and stays as it was: {'; '.join(explanation.sentences)}"
-    return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
-
-
 def _packages_by_alias(
     inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
 ) -> dict[str, set[PackageId]]:
-    """Return what the chosen packages need, by the alias that they have for it."""
     named: dict[str, set[PackageId]] = {}
     for requirement in (requirement for item in chosen.values() for requirement in item.requires):
         needs = (need for need in requirement.alternatives if isinstance(need, PackageNeed))
@@ -332,8 +324,12 @@ def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
                 yield Problem(install.location, Reason.NOT_FOUND, message, subject=str(install))
 
 
-def _conflict_problem(install: Install, explanation: Explanation) -> Problem:
-    message = "Dependencies cannot be met: " + "; ".join(explanation.sentences)
+def _problem(install: Install, explanation: Explanation, *, stalls: bool = False) -> Problem:
+    sentences = "; ".join(explanation.sentences)
+    if stalls and explanation.code.is_ownership:
+        message = f"{install} gives way and stays as it was: {sentences}"
+        return Problem(install.location, Reason.OWNERSHIP_CONFLICT, message, explanation.hint, str(install))
+    message = f"Dependencies cannot be met: {sentences}"
     reason = Reason.DEPENDENCY_CYCLE if explanation.code is ConflictCode.CYCLE else Reason.DEPENDENCY_CONFLICT
     return Problem(install.location, reason, message, explanation.hint, str(install), message)
 
@@ -495,6 +491,5 @@ def _without_root(problem: ResolutionProblem, demand: InstanceRequirement) -> Re
 
 
 def _target(problem: ResolutionProblem, demand: InstanceRequirement) -> tuple[Alternative, InstanceNode]:
-    """Return the only alternative of an install, with its node."""
     ((alternative, instance),) = ((way, way.instance) for way in demand.alternatives if way.instance)
     return alternative, problem.nodes[instance]

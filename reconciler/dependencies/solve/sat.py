@@ -55,7 +55,7 @@ class Formula(Struct):
     groups: dict[Cause, RequirementClauses] = field(default_factory=dict)
     guards: dict[Cause, int] = field(default_factory=dict)
     top: int = 1
-    _some: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
+    _some: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
     _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
 
     def new(self) -> int:
@@ -78,19 +78,22 @@ class Formula(Struct):
 
     def some(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that implies that the instance is at one of these places."""
+        versions, places, is_all = self._within_reach(instance, places)
+        if is_all or len(places) == 1:
+            return self.present[instance] if is_all else versions[next(iter(places))]
+        key = (instance, places)
+        if key not in self._some:
+            self._some[key] = self.new()
+            self.clauses.append([-self._some[key], *[versions[place] for place in sorted(places)]])
+        return self._some[key]
+
+    def _within_reach(
+        self, instance: Instance, places: frozenset[int]
+    ) -> tuple[list[int], frozenset[int], bool]:
+        """Return the versions of an instance, the places that a solution may have, and whether it is all."""
         versions, reached = self.versions[instance], self.problem.nodes[instance].reached
-        if len(reached) < len(versions):
-            places &= reached
-        if len(places) == len(reached):
-            return self.present[instance]
-        if len(places) == 1:
-            return versions[next(iter(places))]
-        key = (self.present[instance], places)
-        literal = self._some.get(key)
-        if literal is None:
-            literal = self._some[key] = self.new()
-            self.clauses.append([-literal, *[versions[place] for place in sorted(places)]])
-        return literal
+        places = places & reached if len(reached) < len(versions) else places
+        return versions, places, len(places) == len(reached)
 
     def range_literals(self) -> Iterable[int]:
         """Return the literals that `some` has returned for several versions, but not for all."""
@@ -98,10 +101,8 @@ class Formula(Struct):
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that follows if the instance is at any of these places."""
-        versions, reached = self.versions[instance], self.problem.nodes[instance].reached
-        if len(reached) < len(versions):
-            places &= reached
-        if len(places) == len(reached):
+        versions, places, is_all = self._within_reach(instance, places)
+        if is_all:
             return self.present[instance]
         key = (instance, places)
         if key not in self._touch:
@@ -639,7 +640,6 @@ class _LexicographicSearch(Struct):
     _optional: deque[RequirementClauses] = field(default_factory=deque)
 
     def enqueue(self, group: RequirementClauses) -> None:
-        """Queue a requirement: one alternative first, then several, then optional."""
         if group.demand.optional:
             self._optional.append(group)
         elif len(group.demand.alternatives) > 1:
@@ -648,7 +648,6 @@ class _LexicographicSearch(Struct):
             self._plain.append(group)
 
     def next(self) -> RequirementClauses | None:
-        """Return the next requirement to decide."""
         for queue in (self._plain, self._choosy, self._optional):
             if queue:
                 return queue.popleft()
