@@ -3,7 +3,6 @@
 import pytest
 
 import reconciler.render as stage
-from reconciler.policy import MergeMode
 from reconciler.render import package as package_stage
 from reconciler.render import rendered
 from reconciler.render.kptfile import kptfile_value
@@ -17,10 +16,9 @@ def functions(kind: str, *items: str) -> str:
     return "".join([f"  {kind}:\n", *(f"  - {item}\n" for item in items)])
 
 
-def merged(base: str, upstream: str, local: str, *, like_kpt: bool = False) -> dict[str, object]:
-    mode = MergeMode.COMPATIBLE if like_kpt else MergeMode.DEFAULT
+def merged(base: str, upstream: str, local: str) -> dict[str, object]:
     sides = (package({"Kptfile": HEAD + text}) for text in (base, upstream, local))
-    done = update_package(*sides, mode=mode)
+    done = update_package(*sides)
     assert not done.conflicts
     return kptfile_value(done.files["Kptfile"].data)
 
@@ -45,33 +43,6 @@ def test_functions_without_a_name_merge_by_image(kind: str) -> None:
     pipeline = merged(base, upstream, local)["pipeline"]
 
     assert pipeline == {kind: [{"image": "a:v2"}, {"image": "b:v1"}, {"image": "c:v1"}]}
-
-
-@pytest.mark.parametrize(
-    ("items", "changed", "added", "want"),
-    [
-        pytest.param(
-            ["image: a:v1"],
-            ["image: a:v2"],
-            ["image: a:v1", "image: c:v1"],
-            [{"image": "a:v2"}, {"image": "c:v1"}],
-            id="by image",
-        ),
-        pytest.param(
-            ["image: a:v1\n    name: x"],
-            ["image: a:v2\n    name: x"],
-            ["image: a:v1\n    name: x", "image: c:v1\n    name: z"],
-            [{"image": "a:v2", "name": "x"}, {"image": "c:v1", "name": "z"}],
-            id="by name",
-        ),
-    ],
-)
-def test_functions_merge_as_kpt_merges_them(
-    items: list[str], changed: list[str], added: list[str], want: list[dict[str, str]]
-) -> None:
-    sides = ["pipeline:\n" + functions("mutators", *each) for each in (items, changed, added)]
-
-    assert merged(*sides, like_kpt=True)["pipeline"] == {"mutators": want}
 
 
 @pytest.mark.parametrize(

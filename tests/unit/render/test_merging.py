@@ -16,8 +16,6 @@ from reconciler.render.merging import (
     NearestBase,
     PackageInProgress,
     RenderedSides,
-    RenderedUpstreams,
-    UpdateTrees,
     VariantInputs,
     base_not_found,
     find_nearest_base,
@@ -80,33 +78,6 @@ def test_package_whose_base_is_lost_is_blocked_with_what_to_do() -> None:
         "Register the repository that has the commit again, or push the commit to it. If it is gone for good,"
         " write the commit of the upstream that the content comes from into upstreamLock of the Kptfile.",
     )
-
-
-def test_update_brings_upstreams_changes_and_its_lock() -> None:
-    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green", **{"new.txt": "n\n"})}
-
-    updated = update_local(inputs(contents), a_package("blue", **{"own.txt": "o\n"}), oid("b1"), BASE, ASK)
-
-    assert isinstance(updated, PackageInProgress)
-    assert updated.files.keys() == {"Kptfile", "app.yaml", "new.txt", "own.txt"}
-    assert "color: green" in updated.files["app.yaml"].data.decode()
-    assert lock_of(updated.files) == LOCK
-    assert (updated.conflicts, updated.notes) == ((), ())
-
-
-def test_update_compares_what_the_pipeline_of_the_package_makes_of_upstream() -> None:
-    contents = {BASE.tree: a_package("blue"), PIN.tree: a_package("green")}
-    rendered = RenderedUpstreams(a_package("blue-by-pipeline"), a_package("green-by-pipeline"))
-    sides = {UpdateTrees(BASE.tree, PIN.tree, oid("b1")): rendered}
-
-    def updated(tree: Oid | None) -> list[str | None]:
-        result = update_local(inputs(contents, sides), a_package("blue-by-pipeline"), tree, BASE, ASK)
-        assert isinstance(result, PackageInProgress)
-        return [conflict.upstream for conflict, _ in result.conflicts]
-
-    assert updated(oid("b1")) == []
-    assert updated(oid("b2")) == ["green"]
-    assert updated(None) == ["green"]
 
 
 # Adoption

@@ -78,22 +78,6 @@ def a_model() -> ModelWorld:
     return model
 
 
-def test_given_runner_runs_the_functions_of_all_packages() -> None:
-    inventory = a_model().inventory()
-    resolution = resolve(inventory, expand(inventory))
-
-    def run(packages: Sequence[Files]) -> list[PipelineResult]:
-        changed = File.of(b"by the runner\n")
-        return [PipelineResult({**files, "note.txt": changed}) for files in packages]
-
-    rendered = render_packages(resolution, a_model().contents(resolution), inventory, run)
-
-    ((_, variant),) = rendered.variants.items()
-    assert isinstance(variant.fresh, Package)
-    assert variant.fresh.files["note.txt"].data == b"by the runner\n"
-    assert variant.fresh.tree == tree_id(variant.fresh.files)
-
-
 @pytest.mark.parametrize(
     ("missing", "reason"),
     [

@@ -118,42 +118,6 @@ def test_a_merge_comment_names_a_renamed_resource() -> None:
     assert texts == {"r.yaml": here.replace("a: x", "a: up")}
 
 
-@pytest.mark.parametrize(
-    ("reason", "upstream", "local", "want", "reasons"),
-    [
-        ("deleted here, unchanged there", cm("b"), None, None, []),
-        ("deleted here, changed there", cm("b", "up"), None, None, ["DeletedLocally"]),
-        ("deleted there, unchanged here", None, cm("b"), None, []),
-        ("deleted there, changed here", None, cm("b", "mine"), cm("b", "mine"), ["DeletedUpstream"]),
-    ],
-)
-def test_deleted_resource(
-    reason: str, upstream: str | None, local: str | None, want: str | None, reasons: list[str]
-) -> None:
-    sides = [{"a.yaml": cm("a"), **({"b.yaml": text} if text else {})} for text in (cm("b"), upstream, local)]
-
-    texts, conflicts = update(*sides)
-
-    assert texts.get("b.yaml") == want, reason
-    assert [c.reason for c in conflicts] == reasons
-    assert update(*sides, on_conflict=OnConflict.UPSTREAM) == (texts, ()), (
-        "no policy takes it away or brings it back"
-    )
-
-
-def test_fail_policy_refuses_the_package() -> None:
-    with pytest.raises(UpdateRefused) as caught:
-        update(
-            {"r.yaml": cm("c")},
-            {"r.yaml": cm("c", "up")},
-            {"r.yaml": cm("c", "mine")},
-            on_conflict=OnConflict.FAIL,
-        )
-
-    assert caught.value.reason == "MergeConflict"
-    assert kinds(caught.value.conflicts) == [("r.yaml", "ConfigMap c", "data.a", "BothChanged")]
-
-
 def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
     note = "  annotations:\n    reconciler.dev/merge-keys: spec.f=name\n"
     head = f"apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\n{note}spec:\n  f:\n"
@@ -166,26 +130,6 @@ def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
     )
 
     assert (texts, conflicts) == ({"r.yaml": head + apple.format(2) + pear}, ())
-
-
-def test_crds_of_the_package_define_list_merge_keys() -> None:
-    crd = (
-        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n"
-        "  name: shops.e.com\nspec:\n  group: e.com\n  names:\n    kind: Shop\n  versions:\n  - name: v1\n"
-        "    schema:\n      openAPIV3Schema:\n        properties:\n          spec:\n"
-        "            properties:\n              f:\n"
-        "                x-kubernetes-list-type: map\n                x-kubernetes-list-map-keys: [name]\n"
-    )
-    head = "apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\nspec:\n  f:\n"
-    apple, pear = "  - name: apple\n    price: {}\n", "  - name: pear\n"
-    sides = [
-        {"crd.yaml": crd, "r.yaml": head + text}
-        for text in (apple.format(1), apple.format(2), apple.format(1) + pear)
-    ]
-
-    texts, conflicts = update(*sides)
-
-    assert (texts["r.yaml"], conflicts) == (head + apple.format(2) + pear, ())
 
 
 @pytest.mark.parametrize("field", ["mac", "lastmodified"])
@@ -202,16 +146,6 @@ def test_encrypted_document_merges_as_one_value(field: str) -> None:
 
     assert texts == sides[2]
     assert kinds(conflicts) == [("s.yaml", "Secret s", "", "BothChanged")]
-
-
-def test_sealed_data_merges_by_key() -> None:
-    sealed = (
-        "apiVersion: bitnami.com/v1alpha1\nkind: SealedSecret\nmetadata:\n  name: s\n"
-        "spec:\n  encryptedData:\n    a: {}\n    b: {}\n"
-    )
-    sides = [{"s.yaml": sealed.format(*parts)} for parts in (("A1", "B1"), ("A2", "B1"), ("A1", "B3"))]
-
-    assert update(*sides) == ({"s.yaml": sealed.format("A2", "B3")}, ())
 
 
 @pytest.mark.parametrize(
@@ -458,23 +392,3 @@ def test_attribution_of_kpt_is_no_edit(
     merged = {path: value(file.data.decode())["metadata"]["annotations"] for path, file in done.files.items()}
     attribution = "cnrm.cloud.google.com/blueprint"
     assert {path: each[attribution] for path, each in merged.items()} == ({"b.yaml": want} if want else {})
-
-
-@pytest.mark.parametrize("mode", list(MergeMode))
-@pytest.mark.parametrize("change", ["a key less", "a key more"])
-@pytest.mark.parametrize(("first", "last"), [("  k: x\n", "  l: y\n"), ("  - x\n", "  - y\n")])
-def test_comment_above_the_first_of_a_block_comes_with_the_block(
-    mode: MergeMode, change: str, first: str, last: str
-) -> None:
-    short = cm("c", more=f"field:\n  # why\n{first}")
-    long = f"{short}{last}"
-    base, upstream = (long, short) if change == "a key less" else (short, long)
-    texts, _ = update(
-        {"a.yaml": base},
-        {"a.yaml": upstream},
-        {"a.yaml": base.replace("  a: x", "  a: x\n  l: mine")},
-        mode=mode,
-    )
-
-    assert f"field:\n  # why\n{first}" in texts["a.yaml"]
-    assert (last in texts["a.yaml"]) == (change == "a key more")
