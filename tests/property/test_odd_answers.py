@@ -1,7 +1,10 @@
-"""Whatever a server answers is an error of what was asked of it: nothing breaks, neighbours get the same."""
+"""Whatever a registry answers is an error of what was asked of it: nothing breaks, neighbours get the same.
+
+What single calls of forges and charts make of odd answers is fuzzed (`tools/fuzz/servers.py`).
+"""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -9,23 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reconciler.base.defects import DefectError
-from reconciler.base.errors import ReconcilerError
 from reconciler.base.reasons import Reason
-from reconciler.forge.api.forge import ApiForge
 from reconciler.git.repository import Mirror
 from reconciler.http.client import Clock
-from reconciler.inventory.inventory import PullRequest
 from reconciler.policy import Limits, RegistryPolicy
-from reconciler.sources.charts import fetch_chart, find_chart_version
 from reconciler.sources.registry import RegistryClient
 from reconciler.sources.sync import SyncRequest, SyncResult, find_new_versions
 from tests.support.dependency_manifests import provider, world_of
-from tests.support.forges.bench import DIALECTS, HEADS, WITH_ISSUES, SimulatorBench, simulated
-from tests.support.forges.server import Answer as ForgeAnswer
 from tests.support.forges.server import VirtualClock
 from tests.support.registry import Answer, Asked, Gate, MemoryRegistry, serve_gate
-from tests.support.values import replace
 
 DEEP: Any = []
 for _ in range(600):
@@ -131,10 +126,7 @@ ODDITIES = st.builds(
 MANY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-# Registries and chart repositories
-
 NAMES = ("aws", "odd", "zzz")
-INDEX = b"entries: {odd: [{version: 1.0.0, urls: [odd.tgz]}]}"
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +136,6 @@ def served() -> Iterator[tuple[Gate, MemoryRegistry]]:
         for name in NAMES:
             head = f"apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {{name: {name}}}\n"
             registry.push_xpkg(name, "v1.0.0", head)
-        registry.push_chart("charts/odd", "1.0.0", b"archive")
-        registry.content |= {"/charts/odd/index.yaml": INDEX, "/charts/odd/odd.tgz": b"archive"}
         yield gate, registry
 
 
@@ -191,81 +181,3 @@ def test_odd_answer_about_a_package_is_a_problem_of_it_alone(
     assert files_of_neighbours(result) == undisturbed
     assert {"odd" in each.subject for each in result.problems} <= {True}
     assert Reason.DEFECT not in {each.reason for each in result.problems}
-
-
-@MANY
-@given(st.sampled_from(["oci://x.io/charts/odd", "https://x.io/charts/odd/odd"]), st.integers(0, 2), ODDITIES)
-def test_odd_answer_about_a_chart_is_an_error_of_it(
-    served: tuple[Gate, MemoryRegistry], address: str, at: int, oddity: Oddity
-) -> None:
-    gate, registry = served
-    gate.asked.clear()
-
-    def plan(asked: Asked) -> Answer | None:
-        right = registry(asked)
-        if right is None or len(gate.asked) <= at:
-            return right
-        index = {"entries": {"odd": [{"version": "1.0.0", "urls": ["odd.tgz"]}]}}
-        return oddity.answer(json.dumps(index).encode() if right.body == INDEX else right.body)
-
-    gate.plan = plan
-    client = client_of(gate)
-
-    try:
-        fetch_chart(find_chart_version(address, "", client, Limits()), client)
-    except DefectError:
-        raise
-    except ReconcilerError:
-        return
-
-
-# Forges
-
-DESIRED = PullRequest(
-    HEADS["web"], "main", "Create web", "Why.", draft=True, labels=("a",), reviewers=("alice",)
-)
-CALLS: dict[str, Callable[[ApiForge], object]] = {
-    "list": lambda forge: forge.list_pulls(),
-    "list anew": lambda forge: forge.list_known("u", None, ()),
-    "open": lambda forge: forge.ensure(DESIRED),
-    "update": lambda forge: forge.ensure(replace(DESIRED, title="Update web", labels=("b",))),
-    "comment": lambda forge: forge.comment(1, key="k", body="One."),
-    "checks": lambda forge: forge.checks("0" * 40),
-    "ready": lambda forge: forge.mark_ready(1),
-    "merge": lambda forge: forge.approve(1, expect="0" * 40),
-    "auto-merge": lambda forge: forge.enable_auto_merge(1, expect="0" * 40),
-    "close": lambda forge: forge.close(1, comment="Bye."),
-    "issue": lambda forge: forge.write_issue("dashboard", "Dashboard", "Text."),
-}
-
-
-@pytest.fixture(scope="module", params=list(DIALECTS))
-def bench(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SimulatorBench]:
-    with simulated(request.param, tmp_path_factory.mktemp(request.param)) as made:
-        made.forge.ensure(DESIRED)
-        yield made
-        made.simulator.violations.clear()  # its own answers were wrong
-
-
-@MANY
-@given(st.sampled_from(sorted(CALLS)), st.integers(0, 3), ODDITIES)
-def test_odd_answer_of_a_forge_is_an_error_of_the_call(
-    bench: SimulatorBench, call: str, at: int, oddity: Oddity
-) -> None:
-    simulator = bench.simulator
-    answer, begun = type(simulator).answer, len(simulator.journal)
-    if call == "issue" and bench.kind not in WITH_ISSUES:
-        return
-
-    def odd(method: str, path: str, query: dict[str, str], sent: Any) -> ForgeAnswer:
-        right = answer(simulator, method, path, query, sent)
-        if len(simulator.journal) - begun < at:
-            return right
-        status = oddity.status or right.status
-        return ForgeAnswer(status, oddity.value(right.body), {**right.headers, **oddity.headers})
-
-    with pytest.MonkeyPatch.context() as patch, suppress(ReconcilerError):
-        patch.setattr(simulator, "answer", odd)
-        CALLS[call](bench.again())
