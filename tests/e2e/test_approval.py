@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
-from tests.support.small_world import _CONFIGURATION, manifest, write_world
+from tests.support.small_world import CONFIGURATION, manifest, write_world
 from tests.support.world import World, git
 
 EDGE = ("edge-1",)
@@ -14,7 +14,7 @@ EDGE = ("edge-1",)
 
 def make_world(root: Path, rule: str) -> World:
     write_world(
-        root, EDGE, more={"reconciler.yaml": f"{_CONFIGURATION}  approval:\n    auto:\n    - {rule}\n"}
+        root, EDGE, more={"reconciler.yaml": f"{CONFIGURATION}  approval:\n    auto:\n    - {rule}\n"}
     )
     return World(root)
 

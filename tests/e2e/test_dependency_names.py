@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.edge_fleet import the_set
 from tests.support.git import Repo, make_repository
-from tests.support.needy_fleet import CONFIGURATION, STRICT
-from tests.support.small_world import blueprint, repository, variant
+from tests.support.needy_fleet import STRICT
+from tests.support.small_world import CONFIGURATION, blueprint, repository, variant
 from tests.support.world import World, restored
 
 CLUSTERS = ("dev", "prod")

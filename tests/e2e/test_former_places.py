@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import CONFIGURATION, WAVES, EdgeFleet, blueprint
+from tests.support.edge_fleet import WAVES, EdgeFleet, blueprint
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import serve
-from tests.support.small_world import repository, variant
+from tests.support.small_world import CONFIGURATION, repository, variant
 from tests.support.world import git, restored
 
 SELECTED = {"repositorySelector": {"matchLabels": {"fleet": "web"}}}

@@ -7,7 +7,7 @@ import pytest
 from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.combination import trees
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import _CONFIGURATION, manifest, repository, variant
+from tests.support.small_world import CONFIGURATION, manifest, repository, variant
 from tests.support.world import EPOCH, World
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def make_world(root: Path) -> World:
     ]
     create_bare(root / "blueprints.git", releases)
     make_repository(root / "edge-1.git", {"README.md": "edge\n"})
-    files = {"reconciler.yaml": _CONFIGURATION, manifest("edge-1", "web"): variant("edge-1", "web")}
+    files = {"reconciler.yaml": CONFIGURATION, manifest("edge-1", "web"): variant("edge-1", "web")}
     files |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", "edge-1")}
     make_repository(root / "control.git", files)
     return World(root)

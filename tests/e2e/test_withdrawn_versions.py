@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tests.support.dependency_manifests import install, package
 from tests.support.git import Repo, make_repository
-from tests.support.needy_fleet import CONFIGURATION
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World
 
 TOLD = "db.io 1.0.0 is withdrawn: CVE; it stays locked in dev; no other version of db.io"

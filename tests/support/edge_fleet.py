@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import app, repository
+from tests.support.small_world import CONFIGURATION, app, repository
 from tests.support.world import Said, World, restored
 
 EDGES = ("ap1", "eu1", "us1")
@@ -17,17 +17,7 @@ WAVES = """\
       size: 1
     - name: main
 """
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
-"""
-PAUSE, GO, ROLL_BACK, SKIP, FOLLOW = (
-    f"reconciler.dev/{name}"
-    for name in ("rollout-paused", "rollout-go", "rollout-rollback", "rollout-skip", "follow-moved-tag")
-)
+ROLL_BACK, SKIP = "reconciler.dev/rollout-rollback", "reconciler.dev/rollout-skip"
 
 
 def blueprint(revision: int, folder: str = "", package: str = "web") -> dict[str, str]:
@@ -83,10 +73,9 @@ class EdgeFleet(World):
         text = the_set(revision, notes or {}, name or package, package=package, own=own, target=target)
         Repo(self.control).commit({file: text})
 
-    def configure(self, more: str = WAVES, *, instance: str = "fleet") -> None:
+    def configure(self, more: str = WAVES) -> None:
         """Write the configuration with more fields of its spec."""
-        text = CONFIGURATION.replace("fleet", instance) + more
-        Repo(self.control).commit({"reconciler.yaml": text})
+        Repo(self.control).commit({"reconciler.yaml": CONFIGURATION + more})
 
     def settle(self) -> None:
         """Apply and approve until nothing is left to do."""

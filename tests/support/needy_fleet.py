@@ -5,16 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.git import Repo, make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World, git
 
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
-"""
 REVIEWED = f"{CONFIGURATION}  lock: {{mode: reviewed}}\n"
 STRICT = f"{CONFIGURATION}  lock: {{mode: reviewed, reviewed: {{strict: true}}}}\n"
 

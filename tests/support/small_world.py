@@ -19,7 +19,7 @@ def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str
     blueprints.tag("web/v2")
     for edge in edges:
         make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    files = {"reconciler.yaml": _CONFIGURATION}
+    files = {"reconciler.yaml": CONFIGURATION}
     for name in ("blueprints", *edges):
         files[f"manifests/repositories/{name}.yaml"] = repository(name)
     for edge in edges:
@@ -102,7 +102,7 @@ spec:
 """
 
 
-_CONFIGURATION = """\
+CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1
 kind: Reconciler
 metadata:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, app, blueprint, repository, variant
 from tests.support.world import World, restored
 
 PACKAGES = {
@@ -40,7 +40,7 @@ def _build(root: Path) -> World:
     }
     for name in BLUEPRINTS:
         _release(repos["blueprints"], name, 1)
-    files = {"reconciler.yaml": _CONFIGURATION, **_snapshot("calm")}
+    files = {"reconciler.yaml": CONFIGURATION, **_snapshot("calm")}
     files |= {f"manifests/{name}.yaml": repository(name) for name in repos}
     files |= {f"manifests/{name}.yaml": _variant(name, 1) for name in PACKAGES if name not in GENERATED}
     del files["manifests/fir.yaml"]
@@ -60,8 +60,8 @@ def _build(root: Path) -> World:
         Repo(root / "south.git", repos["south"].time + 1000),
     )
     north.merge("drafts/dogwood/packagevariant-1")
-    north.commit({"birch/app.yaml": _app("birch", 1).replace("replicas: 1", "replicas: 3")})
-    south.commit({"hazel/app.yaml": _app("hazel", 1).replace("hazel:v1", "hazel:mine")})
+    north.commit({"birch/app.yaml": app("birch", 1).replace("replicas: 1", "replicas: 3")})
+    south.commit({"hazel/app.yaml": app("hazel", 1).replace("hazel:v1", "hazel:mine")})
     south.commit({"ginkgo/note.yaml": _NOTE}, branch="drafts/ginkgo/packagevariant-1")
     for name in ("birch", "cedar", "ginkgo", "hazel", "maple", "acorn"):
         _release(repos["blueprints"], name, 2)
@@ -84,53 +84,14 @@ def _apply(made: World) -> None:
 
 
 def _release(repo: Repo, name: str, number: int) -> None:
-    repo.commit(
-        {f"{name}/Kptfile": _kptfile(name), f"{name}/app.yaml": _app(name, number)},
-        message=f"Release {name}\n",
-    )
+    repo.commit(blueprint(name, number), message=f"Release {name}\n")
     repo.tag(f"{name}/v{number}")
-
-
-def _kptfile(name: str) -> str:
-    return kptfile(name)
-
-
-def _app(name: str, number: int) -> str:
-    return f"""\
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: {name}
-spec:
-  replicas: 1
-  template:
-    metadata:
-      labels:
-        app: {name}
-    spec:
-      containers:
-      - name: main
-        image: registry.example/{name}:v{number}
-"""
 
 
 def _variant(name: str, revision: int) -> str:
     more = {"larch": "  deletionPolicy: orphan\n", "maple": _FEATURES}.get(name, "")
-    return f"""\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: PackageVariant
-metadata:
-  name: {name}
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: {name}
-    revision: {revision}
-  downstream:
-    repo: {PACKAGES[name]}
-    package: {name}
-{more}"""
+    text = variant(PACKAGES[name], name, revision=revision)
+    return text.replace(f"name: {name}-{PACKAGES[name]}\n", f"name: {name}\n") + more
 
 
 _FEATURES = """\
@@ -165,15 +126,6 @@ spec:
       packageNames: [rowan]
 """
 _NOTE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: note\ndata:\n  by: hand\n"
-_CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests:
-  - manifests
-"""
 
 
 def _snapshot(zone: str) -> Mapping[str, str]:
