@@ -364,7 +364,7 @@ _WIDTHS = {Wildcard.MINOR: 1, Wildcard.PATCH: _MINOR}
 
 
 def _satisfies(version: Version, part: Comparator) -> bool:
-    """Judge one comparison: with an open minor or patch by what stands before it; `*` counts as 0.0.0."""
+    """Judge one comparison; an open minor or patch compares the parts before it, and `*` counts as 0.0.0."""
     core, bound = version.core, part.bound.core
     here, there = precedence(version), precedence(part.bound)
     width = _WIDTHS.get(part.wildcard, 0)
