@@ -430,8 +430,7 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
         for name, objection in _unwanted(change, plan, number):
             objections.setdefault((change.package.url, name), objection)
     for change in plan.changes:
-        refused = (*_refused_by_cluster(change, plan), *_writing_over(change, plan))
-        for head, objection in (*_losing(change, plan), *refused):
+        for head, objection in (*_losing(change, plan), *_of_draft(change, plan)):
             objections.setdefault((change.package.url, head), objection)
     return objections
 
@@ -449,11 +448,8 @@ def early_deletions(plan: Plan) -> Mapping[Place, Text]:
         record, former = context.inventory.records.get(change.variant), target.view.former
         owner = change.variant if change.variant in context.variants else find_moved(change.variant, context)
         resolved = context.resolved.get(owner) if owner is not None else None
-        if (
-            record is None
-            or owner is None
-            or (resolved is not None and resolved.downstream == change.package)
-        ):
+        is_there = resolved is not None and resolved.downstream == change.package
+        if record is None or owner is None or is_there:
             continue
         successor = context.targets.get(resolved.downstream) if resolved is not None else None
         moved = former.message if former is not None else str(change.message)
@@ -505,25 +501,20 @@ def _losing(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
     yield from ((head, objection) for head in sorted(heads - {""}))
 
 
-def _refused_by_cluster(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
+def _of_draft(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
+    """Yield what its cluster would refuse, and the edits of people that its functions write over."""
     target = plan.context.targets.get(change.package) if plan.context is not None else None
-    if target is None or target.draft is None or not change.refusals:
+    if target is None or target.draft is None:
         return
-    step = "Correct it, or make the cluster take it, by recreating the object for example."
-    refusals = "; ".join(map(str, change.refusals))
-    objection = Objection(_LAST, f"has what its cluster does not take: {refusals}", step=step)
-    yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
-
-
-def _writing_over(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
-    target = plan.context.targets.get(change.package) if plan.context is not None else None
-    if target is None or target.draft is None or not change.overwritten:
-        return
-    step = "Change what the function reads, or take it out of the pipeline, to keep the edit."
-    objection = Objection(
-        _LAST, f"loses edits of people: {'; '.join(map(str, change.overwritten))}", step=step
-    )
-    yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
+    refused = "Correct it, or make the cluster take it, by recreating the object for example."
+    lost = "Change what the function reads, or take it out of the pipeline, to keep the edit."
+    for texts, what, step in (
+        (change.refusals, "has what its cluster does not take", refused),
+        (change.overwritten, "loses edits of people", lost),
+    ):
+        if texts:
+            objection = Objection(_LAST, f"{what}: {'; '.join(map(str, texts))}", step=step)
+            yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
 
 
 def ended_by(change: Change) -> Iterator[str | int]:

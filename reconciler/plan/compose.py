@@ -82,15 +82,11 @@ _SCHEDULED = frozenset((str(Reason.AWAITING_SCHEDULE), str(Reason.RATE_LIMITED))
 
 def with_after(change: Change, target: PlanTarget) -> Change:
     """Return the change with the state that all its effects leave."""
-    return replace(change, after=_state(change, target, None))
+    return replace(change, after=undone(change, target, None))
 
 
-def undone(change: Change, target: PlanTarget, missing: Unfinished) -> After:
-    """Return the state that a change leaves of which some effect was not done."""
-    return _state(change, target, missing)
-
-
-def _state(change: Change, target: PlanTarget, missing: Unfinished | None) -> After:
+def undone(change: Change, target: PlanTarget, missing: Unfinished | None) -> After:
+    """Return the state that a change leaves of which some effect was not done, None for every one."""
     draft = _open_draft(change, target)
     head, has_draft = _head(change, target, draft, missing)
     word = _pending(change, missing) or _obstructed(change, target) or _settled(change, target, head)

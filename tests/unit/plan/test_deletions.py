@@ -1,4 +1,4 @@
-"""Packages that no variant wants: the guard of those that moved variants left, and times of commits."""
+"""Packages that no variant wants: the guard of those that moved variants left."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +15,6 @@ from reconciler.plan.set_diff import deletion_consent
 from reconciler.policy import DeletionGuard, Policy
 from reconciler.records.state import NOTHING_REFUSED, RefusedDeletionsRecord, RefusedPackage
 from tests.support.decision_table import DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import URL, a_change, a_context, oid, staged
 from tests.support.sets import a_package, repository, world
 from tests.support.values import replace
@@ -129,15 +128,3 @@ def test_table_of_packages_left_behind_is_complete() -> None:
 @pytest.mark.parametrize("row", MOVED.rows, ids=str)
 def test_packages_left_behind_by_moves_need_consent_if_they_are_too_many(row: Row[bool]) -> None:
     assert MOVED.mistakes(row, is_refused) == []
-
-
-# Drafts and commits
-
-
-@pytest.fixture
-def fleet() -> ModelWorld:
-    fleet = ModelWorld()
-    fleet.add_repository("blueprints")
-    fleet.add_repository("edge")
-    fleet.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
-    return fleet
