@@ -1,8 +1,16 @@
-"""CODEOWNERS: whose a path is, as GitHub and GitLab document it."""
+"""People of a pull request: by rules, and by CODEOWNERS as GitHub and GitLab document it."""
+
+from typing import Any
 
 import pytest
 
-from reconciler.plan.requests import find_code_owners
+from reconciler.expand import DesiredVariant
+from reconciler.names.ids import ObjectName
+from reconciler.plan.requests import People, find_code_owners, find_people
+from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
+from tests.support.plan_values import KEPT, WEB, a_desired, a_target, web_context
+from tests.support.sets import repository
+from tests.support.values import replace
 
 # After the examples of GitHub's documentation.
 GITHUB = """\
@@ -71,3 +79,35 @@ config/db/database-setup.md @docs-team/sub
 )
 def test_last_matching_pattern_of_each_section_decides(text: str, path: str, owners: tuple[str, ...]) -> None:
     assert find_code_owners(text, path) == owners
+
+
+OF_SET = replace(a_desired(), set_key=ObjectName("default", "fleet"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "variant", "is_asked"),
+    [
+        pytest.param({}, OF_SET, True, id="an empty rule"),
+        pytest.param({"sets": ("fle*",)}, OF_SET, True, id="its set"),
+        pytest.param({"sets": ("web",)}, OF_SET, False, id="another set"),
+        pytest.param({"sets": ("*",)}, a_desired(), False, id="a set, where it is of none"),
+        pytest.param({"repositories": ("ed?e",)}, OF_SET, True, id="its Repository"),
+        pytest.param({"repositories": ("east", "west")}, OF_SET, False, id="another Repository"),
+        pytest.param({"selector": {"matchLabels": {"tier": "prod"}}}, OF_SET, True, id="its labels"),
+        pytest.param({"selector": {"matchLabels": {"tier": "dev"}}}, OF_SET, False, id="other labels"),
+        pytest.param({"sets": ("fleet",), "repositories": ("west",)}, OF_SET, False, id="all must match"),
+    ],
+)
+def test_people_of_a_rule_are_asked_where_all_that_it_names_matches(
+    rule: dict[str, Any], variant: DesiredVariant, *, is_asked: bool
+) -> None:
+    rules = (ReviewRule(**rule, reviewers=("ann",), assignees=("bob",)),)
+    policy = Policy(pull_requests=PullRequestPolicy(reviews=rules))
+    view = repository("edge", labels={"tier": "prod"})
+    context = web_context(
+        a_target(view=view), variants={WEB: variant}, inventory={"policy": policy, "views": (view,)}
+    )
+
+    people = find_people([replace(KEPT, variant=WEB)], context)
+
+    assert people == (People(("ann",), ("bob",)) if is_asked else People((), ()))
