@@ -80,20 +80,10 @@ def answer(
         if dry_run
         else answer_conflicts(planned, change, conflicts, choice, value=value or "", control=control)
     )
-    printer = make_printer()
-    if output == Output.JSON:
-        shared = {
-            "package": package,
-            "answer": str(choice),
-            "branch": done.branch if done else change.after.head,
-        }
-        rows = (
-            {**shared, "commit": done.commit if done else "", **conflict_value(c), "value": value}
-            for c in conflicts
-        )
-        printer.value(listing("Answer", rows))
-    else:
-        printer.lines(_lines(package, conflicts, choice, done, value))
+    branch, commit = (done.branch, done.commit) if done else (change.after.head, "")
+    shared = {"package": package, "answer": str(choice), "branch": branch, "commit": commit}
+    rows = ({**shared, **conflict_value(conflict), "value": value} for conflict in conflicts)
+    make_printer().show(output, listing("Answer", rows), _lines(package, conflicts, choice, done, value))
     return Exit.DONE
 
 

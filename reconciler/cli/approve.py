@@ -163,15 +163,12 @@ def approve(
         else f"{terminal(f.name)}, {terminal(f.package)}, is left: {terminal(f.why_left)}"
         for f in selected
     )
-    if output == Output.JSON:
-        printer.value(listing("Approval", (_value(result) for result in results)))
-    else:
-        which = " that matches" if chosen_by else ""
-        where = " in the repositories that were read" if unread else ""
-        where = where if world.inventory.repositories else ": no repository is registered"
-        more = "" if not selected else " else" if any(f.why_left for f in selected) else " of this instance"
-        none = f"Nothing{which}{more} is open{where}."
-        printer.lines(_lines(results, none, propose_only=propose_only))
+    which = " that matches" if chosen_by else ""
+    where = " in the repositories that were read" if unread else ""
+    where = where if world.inventory.repositories else ": no repository is registered"
+    more = "" if not selected else " else" if any(f.why_left for f in selected) else " of this instance"
+    lines = _lines(results, f"Nothing{which}{more} is open{where}.", propose_only=propose_only)
+    printer.show(output, listing("Approval", map(_value, results)), lines)
     return worst(
         show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}
     )

@@ -126,7 +126,8 @@ def check(
     printed = tell_comparison(checked.comparison, make)
     checked = printed.checked
     printer.notes(map(terminal, checked.notes))
-    _show(printer, printed, Output(output))
+    value = printed.sarif if output == Output.SARIF else printed.value
+    printer.show(output, value, printed.markdown if output == Output.MARKDOWN else printed.lines)
     if shows_diff:
         show_check_differences(printer, checked)
     _tell(runner, printed, json_file, sarif_file)
@@ -176,18 +177,6 @@ def _make_forms(printer: Printer, checked: CheckResult, code: Exit, difference: 
             "exit-code": str(int(code)),
         },
     )
-
-
-def _show(printer: Printer, printed: _Shown, form: Output) -> None:
-    match form:
-        case Output.TEXT:
-            printer.lines(printed.lines)
-        case Output.JSON:
-            printer.value(printed.value)
-        case Output.MARKDOWN:
-            printer.text(printed.markdown)
-        case Output.SARIF:
-            printer.value(printed.sarif)
 
 
 def _tell(runner: Runner, printed: _Shown, json_file: Path | None, sarif_file: Path | None) -> None:

@@ -64,9 +64,6 @@ def doctor(settings: RunOptions, output: str) -> Exit:
     """
     findings = diagnose(settings)
     printer = make_printer()
-    if output == Output.JSON:
-        printer.value(findings_value(findings))
-    else:
-        printer.lines(finding_lines(findings, paint=printer.paint))
+    printer.show(output, findings_value(findings), finding_lines(findings, paint=printer.paint))
     wrong = any(finding.severity is Severity.ERROR for finding in findings)
     return Exit.INVALID_INPUT if wrong else Exit.DONE

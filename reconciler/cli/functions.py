@@ -65,17 +65,13 @@ def list_functions(config: Path | None, output: str) -> int:
         for claim in claims
         if claim.profile != UNSTUDIED
     ]
-    if output == Output.JSON:
-        _printer().value(
-            {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
-        )
-        return Exit.DONE
     lines = [f"builtin  {b['name']:30} {b['from']} to below {b['below']}" for b in builtins]
     lines += [f"builtin  {name}" for name in sorted(PSEUDO)]
     lines += [f"exec     {name:30} {path}" for name, path in sorted(policy.exec.items())]
     engine = policy.runtime or "containers are off"
     lines += [f"pinned   {image} {digest} ({engine})" for image, digest in sorted(policy.images.items())]
-    _printer().lines(lines)
+    value = {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
+    _printer().show(output, value, lines)
     return Exit.DONE
 
 
@@ -141,13 +137,9 @@ def pull(
         config.write_bytes(apply_edits(config.read_bytes().decode(), edits).text.encode())
     if lock is not None and pins:
         lock.write(pins)
-    if output == Output.JSON:
-        value = {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
-        _printer().value(value)
-    else:
-        _printer().lines(
-            f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items()
-        )
+    value = {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
+    lines = (f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items())
+    _printer().show(output, value, lines)
     if len(pins) < len(names):
         failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")

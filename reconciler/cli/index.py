@@ -145,12 +145,13 @@ def missing(settings: RunOptions, output: str) -> Exit:
     lacking = find_missing_packages(settings)
     printer = make_printer()
     printer.lines(problem_lines(lacking.problems), err=True)
-    if output == Output.JSON:
-        printer.value(listing("MissingPackage", map(_missing_value, lacking.packages)))
-    else:
-        lines = [line for package in lacking.packages for line in _lines(package)]
-        none = "No package is missing." if lacking.installs else "No manifest asks for a package."
-        printer.lines([*lines, *_steps(lacking.packages)] or [none])
+    lines = [line for package in lacking.packages for line in _lines(package)]
+    none = "No package is missing." if lacking.installs else "No manifest asks for a package."
+    rows = (
+        {"package": str(p.id), "range": p.range.text, "neededBy": list(p.needed_by), "known": p.is_known}
+        for p in lacking.packages
+    )
+    printer.show(output, listing("MissingPackage", rows), [*lines, *_steps(lacking.packages)] or [none])
     return Exit.INVALID_INPUT if lacking.packages or lacking.problems else Exit.DONE
 
 
@@ -170,15 +171,6 @@ def _steps(packages: Iterable[MissingPackage]) -> Iterable[str]:
         yield f"`reconciler index import PATH` brings packages of Carvel from files, {of_repositories}."
     if Ecosystem.KPT in ecosystems:
         yield "Packages of kpt are published by a tag in their repository, with a package.yaml."
-
-
-def _missing_value(package: MissingPackage) -> dict[str, object]:
-    return {
-        "package": str(package.id),
-        "range": package.range.text,
-        "neededBy": list(package.needed_by),
-        "known": package.is_known,
-    }
 
 
 def _layer(command: Command) -> Command:
@@ -243,17 +235,13 @@ def list_(
         interface=words["interface"],
         keywords=keywords,
     )
-    printer = make_printer()
-    if output == Output.JSON:
-        printer.value(listing("IndexPackage", map(_value, listed)))
-    else:
-        lines = []
-        for entry in listed:
-            mark = "*" if entry.is_default else " "
-            implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
-            lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
-        none = "No package in the index matches." if index.candidates else _EMPTY
-        printer.lines(lines or [none])
+    lines = []
+    for entry in listed:
+        mark = "*" if entry.is_default else " "
+        implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
+        lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
+    none = "No package in the index matches." if index.candidates else _EMPTY
+    make_printer().show(output, listing("IndexPackage", map(_value, listed)), lines or [none])
     return Exit.DONE
 
 
@@ -272,9 +260,6 @@ def show(control: str, output: str, package: str) -> Exit:
       reconciler index show crossplane:x.example.com/acme/aws
     """
     candidates = _candidates(_read(_root(control)), package)
-    if output == Output.JSON:
-        make_printer().value(listing("IndexVersion", map(_version_value, candidates)))
-        return Exit.DONE
     lines = []
     for candidate in candidates:
         withdrawn = f" (withdrawn: {candidate.withdrawn})" if candidate.withdrawn else ""
@@ -285,7 +270,7 @@ def show(control: str, output: str, package: str) -> Exit:
             f"  implements {interface.id} {interface.version or ''}".rstrip()
             for interface in candidate.interfaces
         ]
-    make_printer().lines(lines)
+    make_printer().show(output, listing("IndexVersion", map(_version_value, candidates)), lines)
     return Exit.DONE
 
 

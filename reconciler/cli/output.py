@@ -174,6 +174,15 @@ class Printer(Struct, frozen=True):
 
         self._echo(dump(value, self.redactor))
 
+    def show(self, form: str, value: Any, text: str | Iterable[str]) -> None:
+        """Print one form of a report: its value as JSON or SARIF, else its text or lines."""
+        if form in (Output.JSON, Output.SARIF):
+            self.value(value)
+        elif isinstance(text, str):
+            self.text(text)
+        else:
+            self.lines(text)
+
     def _echo(self, text: str) -> None:
         click.echo(text, self.file, nl=False, color=self.is_colored)
 

@@ -146,14 +146,9 @@ def show_plan(
 
     match output:
         case Output.TEXT:
-            make_lines = partial(
-                plan_lines,
-                paint=printer.paint,
-                quiet=printer.quiet,
-                shows_needs=not to_apply,
-                width=printer.width,
-            )
-            printer.lines(show(lambda report: list(make_lines(report))))
+            shows_needs, width = not to_apply, printer.width
+            make_lines = partial(plan_lines, paint=printer.paint, quiet=printer.quiet, width=width)
+            printer.lines(show(lambda report: list(make_lines(report, shows_needs=shows_needs))))
         case Output.JSON:
             printer.value(show(report_value))
         case Output.MARKDOWN:

@@ -104,15 +104,11 @@ def list_(
     printer = make_printer()
     show_standing(printer, world.inventory.control.standing)
     printer.notes(filter(None, [terminal(hosted)]))
-    if output == Output.JSON:
-        printer.value(
-            listing("PullRequest", ({**_value(f), "status": _recorded(f, recorded)} for f in listed))
-        )
-    else:
-        which = "pull requests" if every else "open pull requests"
-        none = f"There are no {which}{' that match' if chosen else ''}"
-        none = none if world.inventory.repositories else f"{none}: no repository is registered"
-        printer.lines(_table(listed, recorded, none, printer, is_whole=not unread))
+    none = f"There are no {'' if every else 'open '}pull requests{' that match' if chosen else ''}"
+    none = none if world.inventory.repositories else f"{none}: no repository is registered"
+    rows = ({**_value(f), "status": _recorded(f, recorded)} for f in listed)
+    lines = _table(listed, recorded, none, printer, is_whole=not unread)
+    printer.show(output, listing("PullRequest", rows), lines)
     return worst(show_unread(printer, unread))
 
 
@@ -260,12 +256,10 @@ class _Step(NamedTuple):
         """Take the step for each pull request, or tell what it would do, and print it."""
         tasks = track(pulls, "changing pull requests")
         results = [(task, {} if dry_run else act(task)) for task in tasks]
-        if output == Output.JSON:
-            mode = {"dryRun": True} if dry_run else {}
-            rows = ({"pullRequest": task.name, **fields, **mode} for task, fields in results)
-            printer.value(listing(self.kind, rows))
-        else:
-            printer.lines(self._line(task, dry_run=dry_run) for task, _ in results)
+        mode = {"dryRun": True} if dry_run else {}
+        rows = ({"pullRequest": task.name, **fields, **mode} for task, fields in results)
+        lines = (self._line(task, dry_run=dry_run) for task, _ in results)
+        printer.show(output, listing(self.kind, rows), lines)
         return Exit.DONE
 
     def _line(self, listed: ListedPull, *, dry_run: bool) -> str:

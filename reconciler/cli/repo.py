@@ -201,13 +201,11 @@ def list_(settings: RunOptions, output: str) -> Exit:
     inventory = read_inputs(settings).inventory
     views = sorted(inventory.repositories.values(), key=lambda view: view.key)
     printer = make_printer()
-    if output == Output.JSON:
-        printer.value(listing("RegisteredRepository", map(_value, views)))
-    elif views:
-        heads = ("REPOSITORY", "TYPE", "REACH", "PACKAGES", "DRAFTS", "LAST COMMIT", "ADDRESS")
-        printer.lines(table_lines(heads, [tuple(_cells(view)) for view in views], printer.width))
-    else:
-        printer.lines(["No repository is registered."])
+    heads = ("REPOSITORY", "TYPE", "REACH", "PACKAGES", "DRAFTS", "LAST COMMIT", "ADDRESS")
+    table = table_lines(heads, [tuple(_cells(view)) for view in views], printer.width)
+    lines = table if views else ["No repository is registered."]
+    printer.show(output, listing("RegisteredRepository", map(_value, views)), lines)
+    if not views and output != Output.JSON:
         printer.notes(["`reconciler repo add NAME URL` registers one"])
     return worst(show_unread(printer, find_unread(inventory)))
 

@@ -236,8 +236,11 @@ def since_text(status: PackageStatus, now: float = 0) -> str:
 
 def detail(change: Change, status: PackageStatus | None = None, now: float = 0) -> str:
     """Return the details of a row: upstream revisions, state, cause, unmet conditions, required action."""
-    unready = f"not ready: {join_texts('; ', change.unready)}" if change.unready else ""
     is_open = status is not None and status.phase is not Phase.PUBLISHED and change.op is Op.KEEP
+    unready = join_texts("; ", change.unready)
+    # The state of a package that is kept has the words already.
+    is_named = is_open and status is not None and status.phase is Phase.NOT_READY
+    unready = f"not ready: {unready}" if unready and not is_named else unready
     stands = f"{status.phase} {since_text(status, now)}".strip() if status and is_open else ""
     is_told = status is not None and status.phase is Phase.CONFLICT
     waits = "waits for a person" if change.waits and not is_told else ""
