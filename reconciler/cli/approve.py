@@ -106,7 +106,7 @@ def approve(
     and the next `apply` makes the tag. A proposed deletion removes the package from the main branch; its
     tags stay as history. Drafts with unmet readiness gates are refused where packages are deployed,
     drafts with unresolved conflicts everywhere. A closed pull request is refused until it is opened
-    again; a merged one needs nothing.
+    again; a merged one needs nothing. Of Repositories with one name write NAMESPACE/REPO/PACKAGE.
 
     \b
     Examples:

@@ -62,6 +62,7 @@ def explain(
     has its next step. The second lists its revisions, the newest first, open drafts before them with their
     difference from main. BY is the author of the commit on main: of a merge the person who approved it.
     Below a revision are the labels that its variant had when it was drafted, and its risks.
+    Of Repositories with one name write NAMESPACE/REPO/PACKAGE.
 
     \b
     Examples:

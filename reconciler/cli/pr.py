@@ -65,7 +65,7 @@ def pr() -> None:
 
     A pull request is named by repository and number (`edge-east#3`), by its number where that is
     enough, or by its package (`edge-east/nginx`). A pattern names all open ones that it matches
-    (`edge-*/nginx`).
+    (`edge-*/nginx`). Of Repositories with one name write NAMESPACE/REPO.
 
     \b
     Examples:
