@@ -250,3 +250,9 @@ def test_the_sources_of_a_bundle_json_give_its_parameters(
     listed = only(bundle(None, parameters=parameters, custom=custom)).inputs
 
     assert [str(item) for item in listed] == ["parameter state"] * needed
+
+
+def test_bundle_without_a_version_has_that_of_the_tag_of_its_reference() -> None:
+    candidate = only(read_bundle({"name": "shop", "reference": "r.io/shop:v1.2.0"}, HERE))
+
+    assert (candidate.id.name, candidate.version.text) == ("r.io/shop", "v1.2.0")

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.cluster import (
+    RefusedVersion,
     UnknownVariableError,
     build_catalogue,
     render_parameter,
@@ -20,6 +23,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
+from reconciler.names.problems import Problem
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")
@@ -113,3 +117,16 @@ def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:
     assert build_catalogue([low]).candidates(PackageId(Ecosystem.KPT, "db.io")) == ()
     assert build_catalogue([low, high]).places(DB, RANGE) == {0, 1}
     assert build_catalogue([low, high]).places(DB, version_range(Dialect.CARVEL, "1.10.0")) == {1}
+
+
+@pytest.mark.parametrize(
+    ("refused", "asked", "is_why"),
+    [("1.0.0", "v1.0.0", True), ("v1.0.0", "1.0.0", True), ("2.0.0", "1.0.0", False), ("", "1.0.0", True)],
+)
+def test_version_is_refused_by_its_number_or_as_one_that_nobody_could_read(
+    refused: str, asked: str, *, is_why: bool
+) -> None:
+    why = Problem(Location("a.yaml"), Reason.INVALID_MANIFEST, "It is wrong")
+    catalogue = build_catalogue((), {DB.name: (RefusedVersion(refused, why),)})
+
+    assert catalogue.refusal(DB, asked) == (why if is_why else None)

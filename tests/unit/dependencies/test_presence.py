@@ -6,16 +6,32 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.dependencies.catalog.cluster_inputs import (
+    FleetClusters,
+    VariantInstalls,
+    collect_cluster_inputs,
     observe_cluster,
     observed_revisions,
 )
-from reconciler.dependencies.catalog.index import served_apis
+from reconciler.dependencies.catalog.index import read_index, served_apis
 from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.model.instances import DesiredState, LockedRevision
-from reconciler.dependencies.model.packages import Ecosystem, Gvk, PackageId
+from reconciler.dependencies.model.packages import (
+    Candidate,
+    Dialect,
+    Ecosystem,
+    Gvk,
+    Install,
+    Interface,
+    PackageId,
+    PackageNeed,
+    Requirement,
+    version_range,
+)
+from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import GroupKind
+from tests.support.values import replace
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -177,3 +193,30 @@ def test_last_of_several_active_revisions_is_active_and_of_one_number_the_last_n
     )
     apart = labelled("FunctionRevision", "d", label="other", revision=1, image="x", desiredState="Active")
     assert [r.is_active for r in revisions(third, apart)] == [True, True]
+
+
+@pytest.mark.parametrize(("version", "known"), [("1.0.0", True), ("2.0.0", False)])
+def test_installation_in_a_cluster_has_the_interfaces_of_its_bundle_in_the_index(
+    version: str, *, known: bool
+) -> None:
+    database = PackageId(Ecosystem.BUNDLE, "r.io/db")
+    bundle = Candidate(database, parse_loose("1.0.0"), interfaces=(Interface("sql"),))
+    need = PackageNeed(database, version_range(Dialect.PORTER, ""))
+    install = Install("prod", "mine", Dialect.PORTER, need, kind="Installation")
+    spec: dict[str, Any] = {"schemaVersion": "1.0.2", "namespace": "prod", "name": "db"}
+    spec["bundle"] = {"repository": database.name, "version": version}
+    there = {
+        "apiVersion": "getporter.org/v1",
+        "kind": "Installation",
+        "metadata": {"name": "db"},
+        "spec": spec,
+    }
+    seen = SnapshotObject("getporter.org/v1", "Installation", "prod", "db", {}, {}, there, Location("s.yaml"))
+    objects = {("getporter.org/v1", "Installation"): (seen,)}
+    fleet = FleetClusters({"one": ""}, Snapshot(present=True, cluster="one", objects=objects))
+    variants = {"one": VariantInstalls((install,), (replace(bundle, requires=(Requirement((need,)),)),))}
+
+    (world,) = collect_cluster_inputs((), (bundle,), read_index(()), fleet, variants).worlds
+
+    (installation,) = world.presence.installations
+    assert [interface.id for interface in installation.interfaces] == ["sql"] * known

@@ -41,6 +41,7 @@ from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.deliveries import (
     FORMAT_VERSION,
+    RETRY,
     TARGET_ANNOTATION,
     Deliveries,
     Delivery,
@@ -250,3 +251,12 @@ def test_nothing_to_generate_is_no_note() -> None:
         "register one, or remove its manifests, clusters/dev"
     }
     assert deliveries(policy=off) == Deliveries()
+
+
+def test_annotation_to_try_again_is_that_of_the_repository() -> None:
+    manifest = EDGE.manifest.model_copy(deep=True)
+    metadata = manifest.metadata.model_copy(update={"annotations": {RETRY: "2"}})
+    edge = replace(EDGE, manifest=manifest.model_copy(update={"metadata": metadata}))
+
+    assert delivered(views=(edge,)).resolved.variant.annotations == {RETRY: "2"}
+    assert delivered().resolved.variant.annotations == {}

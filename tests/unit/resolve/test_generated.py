@@ -1,5 +1,6 @@
 """Generated variants: what they are made of, where they go, and who is told if they cannot be made."""
 
+import hashlib
 from collections.abc import Mapping
 
 import pytest
@@ -156,3 +157,9 @@ def test_other_variant_in_its_place_serves_only_with_the_same_package(how: str, 
         assert result == Generated()
     else:
         assert result == Generated(unmet=refused(message, HINT), undecided=frozenset({key}))
+
+
+def test_path_of_several_parts_is_told_apart_from_a_name_with_dashes() -> None:
+    (made,) = generated(WEB, locked("net/base", WEB)).variants
+
+    assert made.key.name == "requires-edge-net-base-" + hashlib.sha256(b"net/base").hexdigest()[:8]
