@@ -187,18 +187,14 @@ def test_wave_without_a_meaning_is_refused(wave: str, message: str) -> None:
         parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{wave}]\n")
 
 
-@pytest.mark.parametrize(
-    "address", ["javascript:alert(1)", "https://a b", "https://a)](x", "https://<a>", "https://a\\n#", "a"]
-)
-def test_address_of_a_report_that_could_be_more_than_a_link_is_refused(address: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"pullRequests\.reportUrl"):
-        parse(f'{HEAD}spec:\n  pullRequests: {{reportUrl: "{address}"}}\n')
-
-
-def test_address_of_a_report_may_be_any_page() -> None:
-    policy = parse(f"{HEAD}spec:\n  pullRequests: {{reportUrl: 'https://acme.example/fleet/?a=b#c'}}\n")
-
-    assert policy.pull_requests.report_url == "https://acme.example/fleet/?a=b#c"
+def test_address_of_a_report_is_any_page_and_no_more_than_a_link() -> None:
+    for page in ("https://acme.example/fleet/?a=b#c",):
+        assert (
+            parse(f"{HEAD}spec:\n  pullRequests: {{reportUrl: '{page}'}}\n").pull_requests.report_url == page
+        )
+    for odd in ("javascript:alert(1)", "https://a b", "https://a)](x", "https://<a>", "https://a\\n#", "a"):
+        with pytest.raises(ConfigurationError, match=r"pullRequests\.reportUrl"):
+            parse(f'{HEAD}spec:\n  pullRequests: {{reportUrl: "{odd}"}}\n')
 
 
 class Override(NamedTuple):
@@ -238,22 +234,28 @@ def test_the_environment_wins(case: Override, text: str) -> None:
     assert attrgetter(case.field)(policy) == case.want
 
 
+SCHEDULE = "RECONCILER_PULL_REQUESTS_SCHEDULE"
+
+
 @pytest.mark.parametrize(
-    ("variable", "text", "hint"),
+    ("variable", "text", "message", "hint"),
     [
-        ("RECONCILER_LIMITS_PATH_DEPTH", "most", ""),
-        ("RECONCILER_SUSPEND", "ture", "Did you mean true?"),
-        ("RECONCILER_SUSPEND", "on", "Write true or false."),
-        ("RECONCILER_SUSPEND", "1", "Write true or false."),
-        ("RECONCILER_PULL_REQUESTS_DASHBOARD", "yes", "Write true or false."),
+        ("RECONCILER_LIMITS_PATH_DEPTH", "most", "", ""),
+        ("RECONCILER_SUSPEND", "ture", "must be true or false", "Did you mean true?"),
+        ("RECONCILER_SUSPEND", "on", "must be true or false", "Write true or false."),
+        ("RECONCILER_SUSPEND", "1", "must be true or false", "Write true or false."),
+        ("RECONCILER_SUSPEND", "", "must be true or false", "Write true or false."),
+        ("RECONCILER_PULL_REQUESTS_DASHBOARD", "yes", "must be true or false", "Write true or false."),
+        (SCHEDULE, "* 6-17 * * 1-5;at noon", "five fields", ""),
     ],
 )
-def test_a_wrong_variable_is_blamed_itself(variable: str, text: str, hint: str) -> None:
+def test_a_wrong_variable_is_blamed_itself(variable: str, text: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(HEAD, **{variable: text})
 
     assert caught.value.location == Location(f"${variable}")
-    assert caught.value.hint == hint
+    assert message in str(caught.value)
+    assert caught.value.hint == hint or variable == SCHEDULE
 
 
 @pytest.mark.parametrize(
@@ -271,21 +273,6 @@ def test_no_variable_allows_deletions(variable: str, setting: str) -> None:
 
     assert caught.value.location == Location(f"${variable}")
     assert setting in caught.value.hint
-
-
-def test_wrong_item_of_a_list_in_a_variable_names_the_variable() -> None:
-    with pytest.raises(ConfigurationError, match="five fields") as caught:
-        parse(HEAD, RECONCILER_PULL_REQUESTS_SCHEDULE="* 6-17 * * 1-5;at noon")
-
-    assert caught.value.location == Location("$RECONCILER_PULL_REQUESTS_SCHEDULE")
-
-
-@pytest.mark.parametrize("text", ["", "ture"])
-def test_wrong_boolean_in_a_variable_names_the_variable(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="must be true or false") as caught:
-        parse(HEAD, RECONCILER_SUSPEND=text)
-
-    assert caught.value.location == Location("$RECONCILER_SUSPEND")
 
 
 def test_other_variables_are_none_of_our_business() -> None:

@@ -97,15 +97,6 @@ def test_selectors_see_own_namespace_and_cluster_scoped_objects() -> None:
     assert names(desired) == ["fleet-edge-mine", "fleet-edge-shared"]
 
 
-def test_repository_of_another_namespace_is_not_registered() -> None:
-    views = (blueprints(), repository("edge", namespace="other"))
-
-    desired = expand(world(package_set(targets=[{"repositories": [{"name": "edge"}]}]), views=views))
-
-    assert desired.variants == ()
-    assert desired.problems[0].message == 'target edge/app: repository "edge" could not be loaded'
-
-
 def test_generated_variant_has_defaults_owner_and_input_times() -> None:
     held = snapshot(*THREE, time=77)
     pvs = package_set(targets=[select(BY_NAME, region="us")], at=source(time=55))
@@ -117,30 +108,31 @@ def test_generated_variant_has_defaults_owner_and_input_times() -> None:
     assert generated.times == (55, 77)
 
 
-def test_uid_of_the_manifest_is_kept() -> None:
-    desired = expand(world(variant(metadata={"uid": "given"})))
+def test_variant_keeps_its_uid_and_mutators_are_those_of_its_pipeline() -> None:
+    (generated,) = expand(world(variant(metadata={"uid": "given"}, mutators=[{"image": "x"}]))).variants
 
-    assert [v.uid for v in desired.variants] == ["given"]
-
-
-def test_mutators_are_an_alias_of_pipeline_mutators() -> None:
-    (generated,) = expand(world(variant(mutators=[{"image": "x"}]))).variants
-
-    assert generated.spec.mutators is None
+    assert (generated.uid, generated.spec.mutators) == ("given", None)
     assert generated.spec.pipeline is not None
     assert [f.image for f in generated.spec.pipeline.mutators or ()] == ["x"]
 
 
-@pytest.mark.parametrize("revision", [0, -2, "v0"])
-def test_revision_below_one_is_refused(revision: int | str) -> None:
-    upstream = {"repo": "blueprints", "package": "app", "revision": revision, "workspaceName": "v1"}
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("revision", 0, "must be 1 or greater, not 0"),
+        ("revision", -2, "must be 1 or greater, not -2"),
+        ("revision", "v0", "must be 1 or greater, not 0"),
+        ("workspaceName", "${BRANCH}", "contains the variable ${BRANCH}, which nothing substitutes"),
+        ("workspaceName", "{{ branch }}", "contains the variable {{ branch }}, which nothing substitutes"),
+    ],
+)
+def test_upstream_that_names_no_revision_is_refused(field: str, value: int | str, message: str) -> None:
+    upstream = {"repo": "blueprints", "package": "app", "workspaceName": "v1", field: value}
 
     desired = expand(world(variant(upstream=upstream)))
 
     assert desired.variants == ()
-    assert [p.message for p in desired.problems] == [
-        f"spec.upstream.revision must be 1 or greater, not {str(revision).removeprefix('v')}"
-    ]
+    assert [p.message for p in desired.problems] == [f"spec.upstream.{field} {message}"]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +146,7 @@ def test_revision_below_one_is_refused(revision: int | str) -> None:
         ({"revision": -1, "workspaceName": "v1"}, {"workspaceName": "v1"}),
         ({"revision": "v1.2.0"}, {"workspaceName": "v1.2.0"}),
         ({"revision": "v1"}, {"revision": 1}),
+        ({"workspaceName": "", "tag": "v1"}, {"tag": "v1"}),
     ],
 )
 def test_upstream_means_what_porch_means_by_it(selectors: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -185,30 +178,6 @@ def test_revision_and_workspace_that_differ_are_no_name_of_one_revision() -> Non
         variant(upstream=upstream)
 
 
-@pytest.mark.parametrize("text", ["${BRANCH}", "{{ branch }}"])
-def test_variable_of_a_script_is_told(text: str) -> None:
-    upstream = {"repo": "blueprints", "package": "app", "workspaceName": text}
-
-    (problem,) = expand(world(variant(upstream=upstream))).problems
-
-    assert problem.message == (
-        f"spec.upstream.workspaceName contains the variable {text}, which nothing substitutes"
-    )
-
-
-def test_empty_selectors_of_the_upstream_become_absent() -> None:
-    upstream = {"repo": "blueprints", "package": "app", "workspaceName": "", "tag": "v1"}
-
-    (generated,) = expand(world(variant(upstream=upstream))).variants
-
-    assert generated.spec.upstream is not None
-    assert generated.spec.upstream.model_dump(exclude_none=True) == {
-        "repo": "blueprints",
-        "package": "app",
-        "tag": "v1",
-    }
-
-
 EVERYTHING = (
     "spec.upstream is a required field; spec.targets[0] must specify one of `repositories`,"
     " `repositorySelector`, or `objectSelector`; spec.targets[0].template.adoptionPolicy can only be"
@@ -235,82 +204,6 @@ def test_invalid_variant_stalls_alone() -> None:
     assert conditions == {"Stalled": ("True", "ValidationError"), "Ready": ("False", "Error")}
 
 
-class Stall(NamedTuple):
-    reason: str
-    world: Inventory
-    condition: str
-    problem: Reason
-    message: str
-
-
-def single_set(target: dict[str, Any], **fields: Any) -> Inventory:
-    return world(package_set(targets=[target]), **fields)
-
-
-UNREAD = Problem(
-    Location("repositories.yaml", 3), Reason.REPOSITORY_UNAVAILABLE, "Connection refused", "Wait"
-)
-STALLS = [
-    Stall("the upstream does not exist", world(package_set(spec={"upstream": {"repo": "blueprints",
-        "package": "app", "revision": 9}, "targets": [{"repositories": [{"name": "edge"}]}]})),
-        "UpstreamNotFound", Reason.UPSTREAM_NOT_FOUND,
-        "could not find upstream package revision 'app/9' in repo 'blueprints'"),
-    Stall("the upstream repository cannot be read", single_set({"repositories": [{"name": "edge"}]},
-        views=(replace(blueprints(), packages={}, problem=UNREAD),)), "UnexpectedError",
-        Reason.REPOSITORY_UNAVAILABLE, "Repository default/blueprints could not be read: Connection refused"),
-    Stall("there is no snapshot", single_set(select(BY_NAME)), "NoMatchingTargets",
-        Reason.NO_MATCHING_TARGETS, 'no matches for kind "Cluster" in version "example.dev/v1"'),
-    Stall("the kind is not served",
-        single_set(select(BY_NAME), snapshot=snapshot(complete=False, served=frozenset({("v1", "Pod")}))),
-        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS,
-        'no matches for kind "Cluster" in version "example.dev/v1"'),
-    Stall("nothing is known of the kind", single_set(select(BY_NAME), snapshot=snapshot(complete=False)),
-        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS,
-        'no matches for kind "Cluster" in version "example.dev/v1"'),
-    Stall(
-        "an expression fails on one object",
-        single_set(
-            select({**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}),
-            snapshot=snapshot(*THREE, cluster("d", line=40)),
-        ),
-        "UnexpectedError",
-        Reason.INVALID_EXPRESSION,
-        "target default/d (snapshot/clusters.yaml:40): template.labelExprs[0].valueExpr: no such key: region",
-    ),
-    Stall("the repository of an object is not registered",
-        single_set(select({}), snapshot=snapshot(cluster("nowhere", line=7))), "UnexpectedError",
-        Reason.REPOSITORY_NOT_FOUND,
-        'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded'),
-    Stall("the name of a variant is no object name",
-        single_set({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}), "ValidationError",
-        Reason.INVALID_NAME,
-        'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name'),
-    Stall("an expression gives an empty package",
-        single_set({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
-        "ValidationError", Reason.VALIDATION_ERROR,
-        "target edge/app: the variant is invalid: missing required field spec.downstream.package"),
-    Stall("there are too many targets", single_set(select(BY_NAME), snapshot=snapshot(*THREE),
-        policy=Policy(limits=Limits(targets_per_set=2))), "ValidationError", Reason.VALIDATION_ERROR,
-        "the set has 3 targets, more than 2"),
-    Stall("an extension is unknown", world(package_set(targets=[{"repositories": [{"name": "edge"}]}],
-        annotations={"reconciler.dev/cel-extensions": "math"})), "ValidationError", Reason.VALIDATION_ERROR,
-        "unknown CEL extension: math"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
-def test_one_invalid_target_stalls_only_its_set(case: Stall) -> None:
-    inventory = replace(case.world, variants=(variant(),))
-    if "cannot be read" in case.reason:
-        inventory = replace(case.world, variants=())
-
-    desired = expand(inventory)
-
-    assert conditions(desired)["Stalled"] == ("True", case.condition, case.message)
-    assert [(p.reason, p.message) for p in desired.problems] == [(case.problem, case.message)]
-    assert names(desired) == [v.key.name for v in inventory.variants]
-
-
 class Marks:
     """A manifest in which each field has a line of its own, and each character its column."""
 
@@ -325,47 +218,116 @@ def line_of(*path: str | int) -> int:
     return sum(map(ord, "/".join(map(str, path))))
 
 
-NOT_SERVED = (
+class Stall(NamedTuple):
+    reason: str
+    world: Inventory
+    condition: str
+    problem: Reason
+    message: str
+    path: tuple[str | int, ...]
+    hint: str
+
+
+def single_set(target: dict[str, Any], **fields: Any) -> Inventory:
+    return world(package_set(targets=[target]), **fields)
+
+
+def followed(upstream: dict[str, Any]) -> Inventory:
+    return world(package_set(spec={"upstream": upstream, "targets": [EDGE]}))
+
+
+EDGE = {"repositories": [{"name": "edge", "packageNames": ["mine"]}]}
+FIRST = ("spec", "targets", 0)
+UNREAD = Problem(
+    Location("repositories.yaml", 3), Reason.REPOSITORY_UNAVAILABLE, "Connection refused", "Wait"
+)
+UNSERVED = 'no matches for kind "Cluster" in version "example.dev/v1"'
+IMPORT = "import one with `reconciler snapshot import"
+SERVE = (
     "Install the CustomResourceDefinition of Cluster.example.dev in the cluster, or list the kind when the "
     "snapshot is imported: --kinds Cluster.example.dev."
 )
-IMPORT = "import one with `reconciler snapshot import"
-FIRST = ("spec", "targets", 0)
-PLACES: dict[str, tuple[tuple[str | int, ...], str]] = {
-    "the upstream does not exist": (("spec", "upstream"), "Ask for one that is published: v1, v2."),
-    "the upstream repository cannot be read": (("spec", "upstream", "repo"), "Wait"),
-    "there is no snapshot": (
-        (*FIRST, "objectSelector"),
-        "There is no snapshot in : import one with `reconciler snapshot import --kinds Cluster.example.dev`.",
-    ),
-    "the kind is not served": ((*FIRST, "objectSelector"), NOT_SERVED),
-    "nothing is known of the kind": ((*FIRST, "objectSelector"), NOT_SERVED),
-    "an expression fails on one object": ((*FIRST, "template", "labelExprs", 0, "valueExpr"),
+REGISTER = "Register it as a Repository object in the set's namespace."
+STALLS = [
+    Stall("the upstream does not exist", followed({"repo": "blueprints", "package": "app", "revision": 9}),
+        "UpstreamNotFound", Reason.UPSTREAM_NOT_FOUND,
+        "could not find upstream package revision 'app/9' in repo 'blueprints'",
+        ("spec", "upstream"), "Ask for one that is published: v1, v2."),
+    Stall("the package of the upstream does not exist",
+        followed({"repo": "blueprints", "package": "apps", "revision": 1}),
+        "UpstreamNotFound", Reason.UPSTREAM_NOT_FOUND,
+        "could not find upstream package revision 'apps/1' in repo 'blueprints'", ("spec", "upstream"),
+        "Correct the name, or publish it first: there is no package apps yet. Did you mean app?"),
+    Stall("the repository of the upstream is not registered",
+        followed({"repo": "gone", "package": "app", "revision": 1}), "UpstreamNotFound",
+        Reason.UPSTREAM_NOT_FOUND, "could not find upstream package revision 'app/1' in repo 'gone'",
+        ("spec", "upstream"), "Register the repository in the namespace of the set."),
+    Stall("the upstream repository cannot be read", single_set(EDGE,
+        views=(replace(blueprints(), packages={}, problem=UNREAD),)), "UnexpectedError",
+        Reason.REPOSITORY_UNAVAILABLE, "Repository default/blueprints could not be read: Connection refused",
+        ("spec", "upstream", "repo"), "Wait"),
+    Stall("there is no snapshot", single_set(select(BY_NAME)), "NoMatchingTargets",
+        Reason.NO_MATCHING_TARGETS, UNSERVED, (*FIRST, "objectSelector"),
+        f"There is no snapshot in : {IMPORT} --kinds Cluster.example.dev`."),
+    Stall("the kind is not served",
+        single_set(select(BY_NAME), snapshot=snapshot(complete=False, served=frozenset({("v1", "Pod")}))),
+        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS, UNSERVED, (*FIRST, "objectSelector"), SERVE),
+    Stall("nothing is known of the kind", single_set(select(BY_NAME), snapshot=snapshot(complete=False)),
+        "NoMatchingTargets", Reason.NO_MATCHING_TARGETS, UNSERVED, (*FIRST, "objectSelector"), SERVE),
+    Stall("an expression fails on one object",
+        single_set(select({**BY_NAME, "labelExprs": [{"key": "r", "valueExpr": "target.labels.region"}]}),
+            snapshot=snapshot(*THREE, cluster("d", line=40))), "UnexpectedError", Reason.INVALID_EXPRESSION,
+        "target default/d (snapshot/clusters.yaml:40): template.labelExprs[0].valueExpr: no such key: region",
+        (*FIRST, "template", "labelExprs", 0, "valueExpr"),
         "Test for it first, as in has(target.labels.x) ? target.labels.x : 'none'."),
-    "the repository of an object is not registered": (FIRST,
-        "Register it as a Repository object in the set's namespace."),
-    "the name of a variant is no object name": (FIRST,
-        ("Use lower-case letters, digits, - and . only, and no / in the package name. "
-        "A set names another package in template.downstream.package.")),
-    "an expression gives an empty package": (FIRST, "Add the field."),
-    "there are too many targets": (("spec", "targets"),
-        "Correct spec.targets; docs/package-variant-sets.md describes it."),
-    "an extension is unknown": (("metadata", "annotations", "reconciler.dev/cel-extensions"),
-        "Known: strings."),
-}  # fmt: skip
+    Stall("the repository of an object is not registered",
+        single_set(select({}), snapshot=snapshot(cluster("nowhere", line=7))), "UnexpectedError",
+        Reason.REPOSITORY_NOT_FOUND,
+        'target default/nowhere (snapshot/clusters.yaml:7): repository "nowhere" could not be loaded',
+        FIRST, REGISTER),
+    Stall("the repository of a template is not registered",
+        single_set({"repositories": [{"name": "edge"}], "template": {"downstream": {"repo": "gone"}}}),
+        "UnexpectedError", Reason.REPOSITORY_NOT_FOUND,
+        'target edge/app: repository "gone" could not be loaded', FIRST, REGISTER),
+    Stall("the repository is of another namespace", single_set({"repositories": [{"name": "edge"}]},
+        views=(blueprints(), repository("edge", namespace="other"))), "UnexpectedError",
+        Reason.REPOSITORY_NOT_FOUND, 'target edge/app: repository "edge" could not be loaded',
+        FIRST, REGISTER),
+    Stall("the name of a variant is no object name",
+        single_set({"repositories": [{"name": "edge", "packageNames": ["a/b"]}]}), "ValidationError",
+        Reason.INVALID_NAME,
+        'target edge/a/b: the variant is invalid: "fleet-edge-a/b" is not a valid object name', FIRST,
+        "Use lower-case letters, digits, - and . only, and no / in the package name. "
+        "A set names another package in template.downstream.package."),
+    Stall("an expression gives an empty package",
+        single_set({"repositories": [{"name": "edge"}], "template": {"downstream": {"packageExpr": "''"}}}),
+        "ValidationError", Reason.VALIDATION_ERROR,
+        "target edge/app: the variant is invalid: missing required field spec.downstream.package",
+        FIRST, "Add the field."),
+    Stall("there are too many targets", single_set(select(BY_NAME), snapshot=snapshot(*THREE),
+        policy=Policy(limits=Limits(targets_per_set=2))), "ValidationError", Reason.VALIDATION_ERROR,
+        "the set has 3 targets, more than 2",
+        ("spec", "targets"), "Correct spec.targets; docs/package-variant-sets.md describes it."),
+    Stall("an extension is unknown", world(package_set(targets=[EDGE],
+        annotations={"reconciler.dev/cel-extensions": "math"})), "ValidationError", Reason.VALIDATION_ERROR,
+        "unknown CEL extension: math",
+        ("metadata", "annotations", "reconciler.dev/cel-extensions"), "Known: strings."),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", STALLS, ids=lambda c: c.reason)
-def test_problem_of_a_set_has_its_field_and_what_to_do(case: Stall) -> None:
-    path, hint = PLACES[case.reason]
+def test_one_invalid_target_stalls_only_its_set(case: Stall) -> None:
     (declared,) = case.world.sets
     marked = replace(declared, source=replace(declared.source, marks=Marks()))
+    others = () if {"cannot", "namespace"} & {*case.reason.split()} else (variant(),)
 
-    (problem,) = expand(replace(case.world, sets=(marked,))).problems
+    desired = expand(replace(case.world, sets=(marked,), variants=others))
 
-    location = Location("sets.yaml", line_of(*path), 1)
+    assert conditions(desired)["Stalled"] == ("True", case.condition, case.message)
+    location = Location("sets.yaml", line_of(*case.path), 1)
     subject = "PackageVariantSet default/fleet"
-    assert problem == Problem(location, case.problem, case.message, hint, subject)
+    assert desired.problems == (Problem(location, case.problem, case.message, case.hint, subject),)
+    assert names(desired) == [v.key.name for v in others]
 
 
 def problem_of(target: dict[str, Any], **fields: Any) -> Problem:
@@ -395,45 +357,6 @@ def test_package_path_that_is_not_valid_is_a_problem_of_the_field_that_names_it(
     assert 'package path "x.lock" is not valid' in problem.message
     assert problem.reason is Reason.INVALID_NAME
     assert problem.location == Location("sets.yaml", line_of(*path), 1)
-
-
-def test_repository_of_a_template_that_is_not_registered_is_a_problem_of_the_target() -> None:
-    problem = problem_of({"repositories": [{"name": "edge"}], "template": {"downstream": {"repo": "gone"}}})
-
-    assert problem == Problem(
-        Location("sets.yaml", line_of(*FIRST), 1),
-        Reason.REPOSITORY_NOT_FOUND,
-        'target edge/app: repository "gone" could not be loaded',
-        "Register it as a Repository object in the set's namespace.",
-        "PackageVariantSet default/fleet",
-    )
-
-
-def test_a_package_that_is_not_there_is_told_from_a_revision_that_is_not() -> None:
-    spec = {"upstream": {"repo": "blueprints", "package": "apps", "revision": 1}, "targets": [EDGE]}
-
-    (problem,) = expand(world(package_set(spec=spec))).problems
-
-    assert problem.message == "could not find upstream package revision 'apps/1' in repo 'blueprints'"
-    assert (
-        problem.hint
-        == "Correct the name, or publish it first: there is no package apps yet. Did you mean app?"
-    )
-
-
-def test_repository_of_an_upstream_that_is_not_registered_has_a_hint() -> None:
-    spec = {"upstream": {"repo": "gone", "package": "app", "revision": 1}, "targets": [EDGE]}
-    marked = replace(source("sets.yaml"), marks=Marks())
-
-    (problem,) = expand(world(package_set(spec=spec, at=marked))).problems
-
-    assert problem == Problem(
-        Location("sets.yaml", line_of("spec", "upstream"), 1),
-        Reason.UPSTREAM_NOT_FOUND,
-        "could not find upstream package revision 'app/1' in repo 'gone'",
-        "Register the repository in the namespace of the set.",
-        "PackageVariantSet default/fleet",
-    )
 
 
 @pytest.mark.parametrize(
@@ -512,7 +435,6 @@ class Collision(NamedTuple):
     message: str
 
 
-EDGE = {"repositories": [{"name": "edge", "packageNames": ["mine"]}]}
 COLLISIONS = [
     Collision("two targets of one set", world(package_set(targets=[EDGE, EDGE])),
         Reason.DUPLICATE_DOWNSTREAM, {"fleet"},

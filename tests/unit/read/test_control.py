@@ -45,56 +45,30 @@ def test_working_copy_is_read_at_head_with_the_state_of_origin(
     assert opened.mirror.remote == str(tmp_path / "control.git")
 
 
-def test_unpushed_commit_is_read_with_a_note(tmp_path: Path, mirrors: Mirrors) -> None:
-    create_world(tmp_path, [{"a": "1"}])
-    copy = clone(tmp_path)
-    (copy / "b").write_text("2")
-    git(copy, "add", "b")
-    git(copy, "commit", "-qm", "b")
-    opened = open_control(str(copy), mirrors)
-
-    assert opened.published is False
-    assert opened.objects.blob_at(opened.commit.oid, "b")
-
-
-def test_working_copy_behind_its_branch_is_published(tmp_path: Path, mirrors: Mirrors) -> None:
+@pytest.mark.parametrize(
+    ("commands", "branch", "published"),
+    [
+        (["commit -q --allow-empty -m x"], "main", False),
+        (["reset -q --hard HEAD~1"], "main", True),
+        (["checkout -q -b feature"], "feature", False),
+        (["checkout -q --detach"], "", True),
+        (["checkout -q --detach", "commit -q --allow-empty -m x"], "", False),
+        (["remote remove origin"], "main", True),
+    ],
+    ids=["unpushed", "behind", "a branch", "detached", "detached and unpushed", "without origin"],
+)
+def test_head_of_a_working_copy_is_read_and_may_be_published(
+    tmp_path: Path, mirrors: Mirrors, commands: list[str], branch: str, *, published: bool
+) -> None:
     create_world(tmp_path, [{"a": "1"}, {"a": "2"}])
     copy = clone(tmp_path)
-    git(copy, "reset", "-q", "--hard", "HEAD~1")
-
-    assert open_control(str(copy), mirrors).published is True
-
-
-def test_unpushed_branch_is_not_published(tmp_path: Path, mirrors: Mirrors) -> None:
-    create_world(tmp_path, [{"a": "1"}])
-    copy = clone(tmp_path)
-    git(copy, "checkout", "-q", "-b", "feature")
-    assert (open_control(str(copy), mirrors).branch, open_control(str(copy), mirrors).published) == (
-        "feature",
-        False,
-    )
-
-
-@pytest.mark.parametrize("pushed", [True, False])
-def test_detached_head_may_be_published(tmp_path: Path, mirrors: Mirrors, *, pushed: bool) -> None:
-    create_world(tmp_path, [{"a": "1"}])
-    copy = clone(tmp_path)
-    git(copy, "checkout", "-q", "--detach")
-    if not pushed:
-        git(copy, "commit", "-q", "--allow-empty", "-m", "not pushed")
+    for command in commands:
+        git(copy, *command.split())
     opened = open_control(str(copy), mirrors)
 
-    assert (opened.branch, opened.published) == ("", pushed)
-
-
-def test_working_copy_without_origin_is_the_control_repository(tmp_path: Path, mirrors: Mirrors) -> None:
-    create_world(tmp_path, [{"a": "1"}])
-    copy = clone(tmp_path)
-    git(copy, "remote", "remove", "origin")
-    opened = open_control(str(copy), mirrors)
-
-    assert opened.mirror is opened.objects
-    assert opened.published is True
+    assert (opened.branch, opened.published) == (branch, published)
+    assert opened.objects.blob_at(opened.commit.oid, "a")
+    assert (opened.mirror is opened.objects) is ("remove" in commands[0])
 
 
 def test_repository_without_a_commit_has_a_hint(tmp_path: Path, mirrors: Mirrors) -> None:
@@ -161,11 +135,11 @@ class Fork:
 @pytest.mark.parametrize(
     ("side", "unknown", "hint"),
     [
-        ("base", "nowhere", "Name a branch that is pushed, or a commit in full."),
-        ("head", "nowhere", "Name a branch that is pushed, or a commit in full."),
-        ("base", "1" * 40, "Name a branch that is pushed, or a commit in full."),
-        ("head", "1" * 40, "Name a branch that is pushed, or a commit in full."),
-        ("base", "refs/heads/nowhere", "Name a branch that is pushed, or a commit in full."),
+        *(
+            (side, unknown, "Name a branch that is pushed, or a commit in full.")
+            for side in ("base", "head")
+            for unknown in ("nowhere", "1" * 40, "refs/heads/nowhere")
+        ),
         ("base", "mian", "Did you mean main?"),
         ("base", "origin/main", "Write main: branches are named as that repository names them."),
         ("base", "origin/mian", "Did you mean main?"),

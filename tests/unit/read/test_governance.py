@@ -1,7 +1,7 @@
 """Which addresses a run may go to."""
 
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import pytest
 
@@ -11,7 +11,7 @@ from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.urls import parse_remote
-from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Source
+from reconciler.inventory.inventory import Commit, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.control import OpenControl
@@ -23,12 +23,10 @@ from reconciler.read.governance import (
     read_merged_policy,
     read_options,
     read_policy,
-    registered_in,
     repository_check,
 )
 from reconciler.records.state import IMAGES_PATH
 from tests.support.git import EPOCH, Repo, make_repository
-from tests.support.values import replace
 
 REMOTE = "https://git.example/platform/control.git"
 LOCAL = "/srv/git/control.git"
@@ -93,17 +91,21 @@ def test_addresses_not_allowed_are_refused(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        *(
-            "localhost",
-            "LOCALHOST.",
-            "a.localhost",
-            "127.0.0.2",
-            "127.1",
-            "2130706433",
-            "0x7f.1",
-            "0177.0.0.1",
-        ),
-        *("0", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0::ffff:7f00:1]", "[fe80::1]"),
+        "localhost",
+        "LOCALHOST.",
+        "a.localhost",
+        "127.0.0.2",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "0",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[0:0::ffff:7f00:1]",
+        "[fe80::1]",
         "169.254.169.254",
     ],
 )
@@ -151,18 +153,6 @@ def test_unmerged_commit_reads_only_hosts_that_the_merged_configuration_names(
     message = f"{view.remote} is on a host that the merged configuration does not name; it was not read"
     hint = "Name its prefix in spec.credentials or spec.forges first, or merge without this comparison."
     assert problem == (None if read else view.problem_at(Reason.REPOSITORY_REFUSED, message, hint))
-
-
-def test_registered_repositories_are_those_that_were_not_refused() -> None:
-    good, down, refused = (view_of(f"https://{name}.example/x", name) for name in ("good", "down", "refused"))
-    views = [
-        good,
-        replace(down, problem=down.problem_at(Reason.REPOSITORY_UNAVAILABLE, "gone")),
-        replace(refused, problem=refused.problem_at(Reason.REPOSITORY_REFUSED, "no")),
-    ]
-    inventory = Inventory(Policy(), cast("Any", None), repositories={view.key: view for view in views})
-
-    assert registered_in(inventory) == {good.url, down.url}
 
 
 def test_defaults_govern_without_a_merged_configuration() -> None:
@@ -226,26 +216,16 @@ def test_configuration_over_the_limit_is_an_error_with_its_path(repo: Repo) -> N
 
 
 IMAGES = '{"apiVersion": "reconciler.dev/v1alpha1", "images": {"gcr.io/x:v1": "sha256:%s"}}' % ("a" * 64)
+REVIEWED = ", lock: {mode: reviewed}"
 
 
-@pytest.mark.parametrize("reviewed", [True, False])
-def test_locked_digests_of_images_are_policy_only_where_the_lock_is_reviewed(
-    repo: Repo, reviewed: bool
-) -> None:
-    more = ", lock: {mode: reviewed}" if reviewed else ""
-    commit = repo.commit({"reconciler.yaml": config(more=more), IMAGES_PATH: IMAGES})
-
-    images = read_policy(opened(repo, commit), {}).functions.images
-
-    assert images == ({"gcr.io/x:v1": f"sha256:{'a' * 64}"} if reviewed else {})
-
-
-def test_reviewed_digests_that_cannot_be_read_are_an_error(repo: Repo) -> None:
-    commit = repo.commit({"reconciler.yaml": config(more=", lock: {mode: reviewed}"), IMAGES_PATH: "{"})
-
+def test_locked_digests_of_images_are_policy_only_where_the_lock_is_reviewed(repo: Repo) -> None:
+    for more, locked in ((REVIEWED, {"gcr.io/x:v1": f"sha256:{'a' * 64}"}), ("", {})):
+        commit = repo.commit({"reconciler.yaml": config(more=more), IMAGES_PATH: IMAGES})
+        assert read_policy(opened(repo, commit), {}).functions.images == locked
+    commit = repo.commit({"reconciler.yaml": config(more=REVIEWED), IMAGES_PATH: "{"})
     with pytest.raises(ConfigurationError, match="The lock of function images cannot be read") as caught:
         read_policy(opened(repo, commit), {})
-
     assert caught.value.location == Location(IMAGES_PATH)
     assert caught.value.hint.startswith("Remove the file, and pin the images again")
 
@@ -260,33 +240,18 @@ def test_merged_policy_is_that_of_the_default_branch_if_it_is_readable(repo: Rep
     assert read_merged_policy(mirror_of(repo), {}) is None
 
 
-def test_tip_of_the_default_branch_governs_itself(repo: Repo) -> None:
-    control = opened(repo, repo.oid("main"))
-
-    options = read_options(control, {})
-
-    assert (options.control, options.is_proposed, options.notes) == (control, False, ())
-    assert options.govern(NAMED) is NAMED
-    assert options.check(view_of("https://evil.example/a")) is None
-
-
-def test_repository_without_a_copy_governs_itself_at_any_commit(repo: Repo) -> None:
-    repo.commit({"reconciler.yaml": config(address="https://evil.example")}, branch="x", start="main")
-
-    options = read_options(opened(repo, repo.oid("x"), copy=False), {})
-
-    assert (options.is_proposed, options.govern(NAMED)) == (False, NAMED)
-
-
-def test_older_commit_is_governed_by_the_tip_and_is_not_proposed(repo: Repo) -> None:
+def test_merged_commits_and_repositories_without_a_copy_propose_nothing(repo: Repo) -> None:
     old = repo.oid("main")
-    repo.commit({"x": "1"})
+    tip = repo.commit({"x": "1"})
+    alone = repo.commit({"reconciler.yaml": config(address="https://evil.example")}, branch="x", start="main")
 
-    options = read_options(opened(repo, old), {})
-
-    assert (options.is_proposed, options.notes) == (False, ())
-    assert options.govern(Policy(instance="demo")).addresses == ("https://merged.example",)
-    assert options.check(view_of("https://evil.example/a")) is None
+    for oid, copy, governed in ((tip, True, False), (alone, False, False), (old, True, True)):
+        control = opened(repo, oid, copy=copy)
+        options = read_options(control, {})
+        assert (options.control, options.is_proposed, options.notes) == (control, False, ())
+        assert options.govern(NAMED).addresses == (("https://merged.example",) if governed else ())
+        assert (options.govern(NAMED) is NAMED) is not governed
+        assert options.check(view_of("https://evil.example/a")) is None
 
 
 @pytest.mark.parametrize("readable", [True, False])

@@ -199,10 +199,7 @@ def test_tags_alone_are_history(read: Read, repo: Repo) -> None:
     repo.tag("nginx/v1")
     repo.commit({"nginx/Kptfile": None, "nginx/values.yaml": None, "README": ""})
 
-    state = package(read, repo)
-
-    assert not state.exists
-    assert state.latest is not None
+    assert (package(read, repo).exists, len(package(read, repo).published)) == (False, 1)
 
 
 # Drafts
@@ -234,27 +231,20 @@ def test_new_package_has_no_base_tree(read: Read, repo: Repo) -> None:
     assert state.exists
 
 
-def test_edit_of_a_person_is_detected(read: Read, repo: Repo) -> None:
+@pytest.mark.parametrize(
+    ("files", "is_edited"), [({"nginx/values.yaml": "replicas: 5\n"}, True), ({"README.md": "hello"}, False)]
+)
+def test_commit_of_a_person_is_foreign_and_an_edit_of_the_package_is_one(
+    read: Read, repo: Repo, files: dict[str, str], *, is_edited: bool
+) -> None:
     repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
     ours = repo.tree(W, "nginx")
-    repo.commit({"nginx/values.yaml": "replicas: 5\n"}, branch=W)
+    repo.commit(files, branch=W)
 
     nginx = draft(read, repo)
 
-    assert nginx.written == ours
-    assert nginx.is_edited
-    assert nginx.has_foreign_commits
+    assert (nginx.written, nginx.is_edited, nginx.has_foreign_commits) == (ours, is_edited, True)
     assert nginx.foreign_commit_time == repo.time
-
-
-def test_commit_outside_the_package_is_foreign_but_no_edit(read: Read, repo: Repo) -> None:
-    repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
-    repo.commit({"README.md": "hello"}, branch=W)
-
-    nginx = draft(read, repo)
-
-    assert nginx.has_foreign_commits
-    assert not nginx.is_edited
 
 
 def test_merge_of_main_into_a_draft_is_no_edit(read: Read, repo: Repo) -> None:
@@ -264,21 +254,16 @@ def test_merge_of_main_into_a_draft_is_no_edit(read: Read, repo: Repo) -> None:
 
     nginx = draft(read, repo)
 
-    assert not nginx.is_edited
-    assert nginx.has_foreign_commits
-    assert nginx.base == repo.oid("main")
+    assert (nginx.is_edited, nginx.has_foreign_commits, nginx.base) == (False, True, repo.oid("main"))
 
 
 def test_amended_commit_is_foreign(read: Read, repo: Repo) -> None:
     ours = repo.commit({"nginx/values.yaml": "replicas: 2\n"}, branch=W, start="main", who=BOT)
-    parent = repo.oid("main")
-    repo.point(f"refs/heads/{W}", repo.write(repo.tree(ours), [parent]))
+    repo.point(f"refs/heads/{W}", repo.write(repo.tree(ours), [repo.oid("main")]))
 
     nginx = draft(read, repo)
 
-    assert nginx.written is None
-    assert nginx.is_edited
-    assert nginx.has_foreign_commits
+    assert (nginx.written, nginx.is_edited, nginx.has_foreign_commits) == (None, True, True)
 
 
 def test_our_commit_is_found_below_foreign_commits_with_wrong_clocks(read: Read, repo: Repo) -> None:

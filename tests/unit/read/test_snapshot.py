@@ -171,13 +171,7 @@ def test_missing_snapshot_is_not_an_empty_snapshot(world: Make) -> None:
     assert read(made, Policy(snapshot=SnapshotPolicy(path="elsewhere"))) == Snapshot(path="elsewhere")
     empty = read(made)
     assert (empty.present, empty.objects, empty.problems) == (True, {}, ())
-    assert not empty.is_complete(KIND, "default")
-
-
-def test_nothing_is_complete_without_a_header(world: Make) -> None:
-    snapshot = read(world({"snapshot/x.json": kubectl(A)}))
-
-    assert (snapshot.complete, snapshot.served, snapshot.taken) == (frozenset(), None, None)
+    assert (empty.complete, empty.served, empty.taken) == (frozenset(), None, None)
 
 
 def test_header_lists_what_is_complete(world: Make) -> None:
@@ -185,6 +179,7 @@ def test_header_lists_what_is_complete(world: Make) -> None:
         listed(2),
         listed(0, "empty"),
         listed(1, "partial", complete=False),
+        listed(0, "*", kind="Empty"),
         served=["infra.example.com/v1 Cluster", "v1 ConfigMap"],
     )
     snapshot = read(
@@ -196,15 +191,10 @@ def test_header_lists_what_is_complete(world: Make) -> None:
     assert snapshot.is_complete(KIND, "empty")
     assert not snapshot.is_complete(KIND, "partial")
     assert not snapshot.is_complete(KIND, "unknown")
+    assert snapshot.is_complete(GroupKind(KIND.group, "Empty"), "never-seen")
     assert not snapshot.is_complete(GroupKind("", "Cluster"), "default")
     assert snapshot.served == {CLUSTER, ("v1", "ConfigMap")}
     assert (snapshot.taken, snapshot.cluster) == (parse_time("2026-01-01T00:00:00Z"), "mgmt")
-
-
-def test_list_over_all_namespaces_covers_empty_namespaces(world: Make) -> None:
-    files = {"snapshot/snapshot.yaml": header(listed(1, "*")), "snapshot/x.json": kubectl(A)}
-
-    assert read(world(files)).is_complete(KIND, "never-seen")
 
 
 def test_list_with_missing_objects_is_not_complete(world: Make) -> None:
@@ -377,15 +367,10 @@ def test_nothing_is_complete_with_an_invalid_header(world: Make, text: str) -> N
 
 @pytest.mark.parametrize("depth", [150, 2000, 100_000])
 def test_deeply_nested_values_are_a_problem(world: Make, depth: int) -> None:
-    text = (
-        '{"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "spec": '
-        + "[" * depth
-        + "]" * depth
-        + "}"
-    )
-    snapshot = read(world({"snapshot/x.json": text}))
+    spec = "[" * depth + "]" * depth
+    text = f'{{"apiVersion": "v1", "kind": "X", "metadata": {{"name": "a"}}, "spec": {spec}}}'
 
-    assert snapshot.unreadable
+    assert read(world({"snapshot/x.json": text})).unreadable
 
 
 def test_cluster_scoped_objects_have_no_namespace(world: Make) -> None:

@@ -32,6 +32,7 @@ def body(api_version: str = "v1", kind: str = "Thing", **fields: Any) -> dict[st
         (body("other/v1", "Secret", data={"a": "b"}), body("other/v1", "Secret", data={"a": "b"})),
         (body(data={"a": "b"}), body(data={"a": "b"})),
         (body("pkg.crossplane.io/v1", status={"x": 1}), body("pkg.crossplane.io/v1", status={"x": 1})),
+        (body("packaging.carvel.dev/v1alpha1", status={}), body("packaging.carvel.dev/v1alpha1", status={})),
         (body(metadata={"name": "a", "managedFields": [1], "annotations": {LAST: "x", "b": "c"}}),
             body(metadata={"name": "a", "annotations": {"b": "c"}})),
         (body(metadata={"annotations": {"b": "c"}}), body(metadata={"annotations": {"b": "c"}})),
@@ -162,12 +163,13 @@ def test_each_directory_with_a_header_is_the_snapshot_of_its_cluster(world: Make
     assert (names(snapshot), snapshot.path, snapshot.problems) == (["beside", "top"], "snap", ())
 
 
-def test_problems_of_every_cluster_are_those_of_the_snapshot(world: Make) -> None:
+def test_several_clusters_have_their_problems_in_common_and_no_snapshot(world: Make) -> None:
     heads = {f"snap/{name}/snapshot.yaml": head() for name in "ab"}
 
     snapshot = read(world({**heads, "snap/a/x.json": "{", "snap/b/y.json": "["}))
 
     assert [problem.location.path for problem in snapshot.problems] == ["snap/a/x.json", "snap/b/y.json"]
+    assert (snapshot.present, snapshot.clusters.keys()) == (False, {"a", "b"})
 
 
 def test_single_cluster_alone_is_also_that_of_variants_without_one(world: Make) -> None:
@@ -176,16 +178,6 @@ def test_single_cluster_alone_is_also_that_of_variants_without_one(world: Make) 
     assert (names(snapshot), snapshot.cluster, snapshot.path) == (["in-a"], "a", "snap")
     assert snapshot.clusters.keys() == {"a"}
     assert snapshot.clusters["a"].time == snapshot.time > 0
-
-
-def test_several_clusters_have_no_snapshot_in_common(world: Make) -> None:
-    snapshot = read(world({f"snap/{name}/snapshot.yaml": head() for name in "ab"}))
-
-    assert (snapshot.present, snapshot.clusters.keys()) == (False, {"a", "b"})
-
-
-def test_control_repository_without_the_directory_has_no_snapshot(world: Make) -> None:
-    assert read(world({"other": "x"})) == Snapshot(path="snap")
 
 
 def test_snapshot_in_the_directory_of_another_cluster_is_unreadable(world: Make) -> None:

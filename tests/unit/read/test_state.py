@@ -19,7 +19,6 @@ from reconciler.records.state import (
     VARIANTS_FORMAT,
     PackageVariantRecord,
     SetRecord,
-    branch_files,
     record_bytes,
     record_path,
 )
@@ -78,19 +77,6 @@ def test_unreadable_record_is_a_problem(world: Callable[..., World], data: bytes
     assert problem.hint
 
 
-@pytest.mark.parametrize(("record_versions", "records"), [(1, {}), (2, {VARIANT.key: VARIANT})])
-def test_as_many_earlier_versions_as_the_limit_are_tried(
-    world: Callable[..., World], record_versions: int, records: dict[ObjectName, PackageVariantRecord]
-) -> None:
-    path = record_path(VARIANT)
-    made = world({path: record_bytes(VARIANT)}, {path: b"{"}, {path: b"{{"})
-
-    state = read_state(made.mirror, made.commit, Limits(record_versions=record_versions))
-
-    assert state.records == records
-    assert len(state.problems) == 1
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [(REFUSED_DELETIONS, "The record cannot be read: "), (f"{REFUSED_DELETIONS}/x", "it is a directory")],
@@ -115,25 +101,17 @@ def test_every_deletion_needs_consent_where_the_refused_ones_are_unreadable(
     )
 
 
-def test_records_are_read_from_the_lines_of_a_repository(world: Callable[..., World]) -> None:
-    made = world(branch_files({record_path(r): record_bytes(r) for r in (VARIANT, DB)}))
-
-    state = read_state(made.mirror, made.commit, Limits())
-
-    assert state.records == {DB.key: DB, VARIANT.key: VARIANT}
-    assert state.problems == ()
-
-
-def test_records_in_files_of_their_own_are_read_beside_lines_which_count(world: Callable[..., World]) -> None:
+def test_records_are_read_from_lines_and_beside_them_from_files_of_their_own(
+    world: Callable[..., World],
+) -> None:
     old = replace(VARIANT, uid="old")
     alone = replace(VARIANT, name="alone")
     made = world({record_path(old): single_file(old), record_path(alone): single_file(alone), LINES: BOTH})
 
-    assert read_state(made.mirror, made.commit, Limits()).records == {
-        DB.key: DB,
-        VARIANT.key: VARIANT,
-        alone.key: alone,
-    }
+    state = read_state(made.mirror, made.commit, Limits())
+
+    assert state.records == {record.key: record for record in (DB, VARIANT, alone)}
+    assert state.problems == ()
 
 
 def test_lines_of_a_newer_version_are_an_error(world: Callable[..., World]) -> None:
@@ -186,15 +164,18 @@ def test_readable_lines_count_whatever_earlier_versions_have(world: Callable[...
     assert ", and 2 more lines; what commit " in state.problems[0].message
 
 
+@pytest.mark.parametrize(
+    ("path", "data", "found"), [(LINES, BOTH, 2), (record_path(VARIANT), record_bytes(VARIANT), 1)]
+)
 @pytest.mark.parametrize("record_versions", [1, 2])
-def test_damaged_lines_are_looked_up_in_as_many_versions_as_the_limit(
-    world: Callable[..., World], record_versions: int
+def test_damaged_records_are_looked_up_in_as_many_versions_as_the_limit(
+    world: Callable[..., World], record_versions: int, path: str, data: bytes, found: int
 ) -> None:
-    made = world({LINES: BOTH}, {LINES: b"{\n"}, {LINES: b"{{\n"})
+    made = world({path: data}, {path: b"{\n"}, {path: b"{{\n"})
 
     state = read_state(made.mirror, made.commit, Limits(record_versions=record_versions))
 
-    assert len(state.records) == (2 if record_versions == 2 else 0)
+    assert len(state.records) == (found if record_versions == 2 else 0)
     assert ("counts" in state.problems[0].message) is (record_versions == 2)
 
 

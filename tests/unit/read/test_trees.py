@@ -108,15 +108,13 @@ def test_package_is_found_at_the_tags_of_the_whole_repository(world: World) -> N
     assert world.read({"version": ">=1"}) == world.web(world.first)
 
 
-@pytest.mark.parametrize("upstream", [{"repo": "gone"}, {"repo": "nobodys"}, {"repo": ""}, {"package": ""}])
+@pytest.mark.parametrize(
+    "upstream", [{"repo": "gone"}, {"repo": "nobodys"}, {"repo": ""}, {"package": ""}, {"package": "db"}]
+)
 def test_upstream_without_a_package_or_an_available_repository_has_none(
     world: World, upstream: Mapping[str, str]
 ) -> None:
     assert world.read({"branch": "main", **upstream}) == {}
-
-
-def test_package_that_a_commit_does_not_have_is_left_out(world: World) -> None:
-    assert world.read({"branch": "main", "package": "db"}) == {}
     assert world.read({"branch": "main", "package": "/web/"}) == world.web(world.second)
 
 
@@ -146,14 +144,14 @@ def test_repository_of_an_upstream_lock_is_found_by_each_of_its_addresses(world:
     assert world.read(repo="up.git") == world.web(world.first)
 
 
-@pytest.mark.parametrize("part", ["repository", "commit", "package", "no commit"])
-def test_upstream_lock_of_something_unknown_has_no_package(world: World, part: str) -> None:
-    lock_file(
-        world,
-        "db" if part == "package" else "web",
-        {"commit": "1" * 40, "no commit": "''"}.get(part),
-        "https://unknown.example/up" if part == "repository" else "",
-    )
+@pytest.mark.parametrize(
+    ("directory", "commit", "repo"),
+    [("web", None, "https://unknown.example/up"), ("web", "1" * 40, ""), ("db", None, ""), ("web", "''", "")],
+)
+def test_upstream_lock_of_something_unknown_has_no_package(
+    world: World, directory: str, commit: str | None, repo: str
+) -> None:
+    lock_file(world, directory, commit, repo)
 
     assert world.read() == {}
 
@@ -213,13 +211,9 @@ def test_revisions_from_before_a_rollout_are_found(world: World, repository: str
     assert list(found.times) == ([world.first] if repository == "up" else [])
 
 
-@pytest.mark.parametrize(
-    "lock",
-    [pin("1" * 40, held=True), pin("1" * 40, held=True, repository="gone")],
-    ids=["commit", "repository"],
-)
-def test_lock_of_a_commit_or_repository_that_is_gone_has_no_package(world: World, lock: Any) -> None:
-    assert world.trees(locks=[lock]) == NOTHING
+@pytest.mark.parametrize("repository", ["up", "gone"])
+def test_lock_of_a_commit_or_repository_that_is_gone_has_no_package(world: World, repository: str) -> None:
+    assert world.trees(locks=[pin("1" * 40, held=True, repository=repository)]) == NOTHING
     lost = pin(world.first, held=True, package="db")
     assert world.trees(locks=[lost]).trees == {}
     assert world.trees(locks=[lost]).times.keys() == {world.first}
