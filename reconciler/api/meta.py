@@ -198,10 +198,6 @@ class ForeignManifest(ForeignModel):
 Labels = Mapping[str, str]
 Predicate = Callable[[Labels], bool]
 
-_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_MAX_PREFIX = 253
-
 
 class SelectorError(ValueError):
     """A selector that Kubernetes would refuse; `field` is the term at fault."""
@@ -275,14 +271,12 @@ def _existence_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]
 
 
 def _check_key(key: str, field: tuple[str | int, ...]) -> None:
-    prefix, slash, name = key.rpartition("/")
-    bad_prefix = bool(slash) and (len(prefix) > _MAX_PREFIX or not _PREFIX.fullmatch(prefix))
-    if bad_prefix or not _NAME.fullmatch(name):
+    if key_error(key):
         raise SelectorError(f"key: Invalid value: {_quote(key)}: must be a label key", field)
 
 
 def _check_value(value: str, field: tuple[str | int, ...]) -> None:
-    if value and not _NAME.fullmatch(value):
+    if value and not _LABEL_NAME.fullmatch(value):
         raise SelectorError(f"values: Invalid value: {_quote(value)}: must be a label value", field)
 
 

@@ -138,7 +138,6 @@ def parse_partly(model: type[M], data: object) -> PartialModel[M]:
 
 
 def _as_written(path: Path, meant: Mapping[Path, Path]) -> Path:
-    """Return the path of a field in a manifest in which names above it are misspelt."""
     for length in range(len(path), 0, -1):
         if (written := meant.get(path[:length])) is not None:
             return (*_as_written(written[:-1], meant), written[-1], *path[length:])
@@ -317,12 +316,10 @@ def described(value: object) -> str:
 
 
 def _fields_at(model: type[Any], path: Path) -> tuple[str, ...]:
-    """Return the names on disk of the fields of the mapping at `path`."""
     return tuple(name for name, _ in disk_fields(_type_at(model, path)))
 
 
 def _type_at(model: type[Any], path: Path) -> Any:
-    """Return the type of the value at `path`."""
     annotation: Any = model
     for step in path:
         annotation = _step_into(annotation, step)

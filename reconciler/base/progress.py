@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Lock
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ class Task:
             self._display.refresh()
 
 
-class Display(Protocol):
-    """Shows open tasks to a person."""
+class Display:
+    """Shows open tasks to a person; this one shows nothing."""
 
     def begin(self, task: Task) -> None:
         """Show a task, which may be inside of another one."""
@@ -47,35 +47,16 @@ class Display(Protocol):
     def refresh(self) -> None:
         """Show what changed in a task."""
 
-    def printing(self, text: str) -> AbstractContextManager[None]:
+    def printing(self, _text: str) -> AbstractContextManager[None]:
         """Make room for a text that is printed meanwhile."""
+        return nullcontext()
 
     def paused(self) -> AbstractContextManager[None]:
         """Draw nothing meanwhile: a person or a pager has the terminal, or a process is forked."""
-
-
-class NoDisplay:
-    """Shows nothing."""
-
-    def begin(self, task: Task) -> None:
-        """Do nothing."""
-
-    def end(self, task: Task) -> None:
-        """Do nothing."""
-
-    def refresh(self) -> None:
-        """Do nothing."""
-
-    def printing(self, _text: str) -> AbstractContextManager[None]:
-        """Do nothing."""
-        return nullcontext()
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Do nothing."""
         return nullcontext()
 
 
-_displays: list[Display] = [NoDisplay()]
+_displays: list[Display] = [Display()]
 """The one display of this process."""
 
 

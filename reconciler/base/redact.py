@@ -361,7 +361,6 @@ class Redactor:
 
 
 def _may_be_secret(text: str) -> bool:
-    """Tell whether one of the patterns may match: each needs one of these parts."""
     return (
         ("://" in text and "@" in text)
         or any(part in text for part in _TOKEN_PARTS)

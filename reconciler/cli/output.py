@@ -15,7 +15,7 @@ import click
 from msgspec import Struct
 
 from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
-from reconciler.base.progress import NoDisplay, current_display, listening, open_task, show_on
+from reconciler.base.progress import Display, current_display, listening, open_task, show_on
 from reconciler.base.redact import Redactor
 from reconciler.base.text import inert, some, terminal
 from reconciler.cli.stderr import Event, rendered
@@ -73,7 +73,7 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     if value:
         context.meta[key] = True
     if value and parameter.name == "quiet":
-        show_on(NoDisplay())
+        show_on(Display())
 
 
 def _show(name: str, seconds: float) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import click
 
 from reconciler.base.defects import LOGGER, DefectError
-from reconciler.base.progress import Task
+from reconciler.base.progress import Display, Task
 from reconciler.base.redact import Redactor
 from reconciler.base.text import inert
 from reconciler.report.console import folded
@@ -121,7 +121,7 @@ _ERASE = "\r\x1b[2K"
 _COLUMNS = 80
 
 
-class ProgressLine:
+class ProgressLine(Display):
     """Shows the innermost task in the last line of a terminal.
 
     `file` is the terminal, `clean` makes the text of a step safe to show.

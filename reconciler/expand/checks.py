@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import orjson
 from pydantic.alias_generators import to_camel
 
-from reconciler.api.meta import SelectorError, compile_selector, key_error, label_error
+from reconciler.api.meta import ApiModel, SelectorError, compile_selector, key_error, label_error
 from reconciler.api.porch import (
     PLACEHOLDER,
     Downstream,
@@ -38,11 +38,11 @@ from reconciler.expand.findings import (
     ONE_OF_SEVERAL,
     ONE_OF_TWO,
     Finding,
-    field_name,
 )
 from reconciler.expand.template import Template, compile_template, hint_for
 from reconciler.expand.variants import is_object_name
 from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryView
+from reconciler.krm.yaml import path_text
 from reconciler.names.refs import package_name_error, package_path_error, relative_package
 
 RESERVED_KEYS = ("name", "package-path")
@@ -73,16 +73,15 @@ def validate_set(spec: PackageVariantSetSpec) -> tuple[Finding, ...]:
 
 
 def _upstream(upstream: Upstream | None, path: FieldPath = ("spec", "upstream")) -> Iterator[Finding]:
-    name = field_name(path)
     if upstream is None:
-        yield Finding(path, f"{name} is a required field", hint=_ADD)
+        yield _at(path, "is a required field", _ADD)
         return
-    if not upstream.package:
-        yield Finding((*path, "package"), f"{name}.package is a required field", hint=_ADD)
-    if not upstream.repo:
-        yield Finding((*path, "repo"), f"{name}.repo is a required field", hint=_ADD)
+    for field in ("package", "repo"):
+        if not getattr(upstream, field):
+            yield _at((*path, field), "is a required field", _ADD)
     floating = upstream.tag or upstream.version or upstream.branch
     if not upstream.revision and not upstream.workspace_name and not floating:
+        name = path_text(path)
         message = f"either {name}.revision or {name}.workspaceName must be specified"
         yield Finding(path, message, hint="Give one of them.")
 
@@ -95,14 +94,14 @@ def _porch_target(target: Target, path: FieldPath) -> Iterator[Finding]:
     choices = (target.repositories, target.repository_selector, target.object_selector)
     # An empty list is given too, so test for None.
     if sum(selector is not None for selector in choices) != 1:
-        yield Finding(path, f"{field_name(path)} {SELECTORS}", hint="Give exactly one of them.")
+        yield _at(path, SELECTORS, "Give exactly one of them.")
     if target.template is not None:
         yield from _porch_template(target.template, (*path, "template"))
 
 
 def _repositories(repositories: Sequence[RepositoryTarget], path: FieldPath) -> Iterator[Finding]:
     if not repositories:
-        yield Finding(path, f"{field_name(path)} must not be an empty list if specified", hint=_FILL)
+        yield _at(path, "must not be an empty list if specified", _FILL)
     for index, repository in enumerate(repositories):
         if not repository.name:
             yield _at((*path, index, "name"), "cannot be empty", _FILL)
@@ -115,7 +114,7 @@ def _object_selector(selector: ObjectSelector, path: FieldPath) -> Iterator[Find
     for name, value in (("apiVersion", selector.api_version), ("kind", selector.kind)):
         if not value:
             # The lower case is Porch's.
-            message = f"{field_name(path)}.objectselector.{name} cannot be empty"
+            message = f"{path_text(path)}.objectselector.{name} cannot be empty"
             yield Finding((*path, "objectSelector", name), message, hint=_FILL)
 
 
@@ -125,12 +124,8 @@ def _porch_template(template: VariantTemplate, path: FieldPath) -> Iterator[Find
         yield _at((*path, "adoptionPolicy"), 'can only be "adoptNone" or "adoptExisting"', _EITHER)
     if template.deletion_policy is not None and template.deletion_policy not in DELETION:
         yield _at((*path, "deletionPolicy"), 'can only be "orphan" or "delete"', _EITHER)
-    downstream = template.downstream
-    if downstream is not None:
-        if downstream.repo is not None and downstream.repo_expr is not None:
-            yield _both((*path, "downstream"), path, "downstream.repo", "downstream.repoExpr")
-        if downstream.package is not None and downstream.package_expr is not None:
-            yield _both((*path, "downstream"), path, "downstream.package", "downstream.packageExpr")
+    for field in ("repo", "package"):
+        yield from _both(template.downstream, field, (*path, "downstream"), path, "downstream.")
     yield from map_entries(template.label_exprs, (*path, "labelExprs"))
     yield from map_entries(template.annotation_exprs, (*path, "annotationExprs"))
     if template.package_context is not None:
@@ -144,18 +139,14 @@ def _porch_template(template: VariantTemplate, path: FieldPath) -> Iterator[Find
 def map_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
     """Yield findings for entries that set key or value twice."""
     for index, entry in enumerate(entries or ()):
-        at = (*path, index)
-        if entry.key is not None and entry.key_expr is not None:
-            yield _both(at, at, "key", "keyExpr")
-        if entry.value is not None and entry.value_expr is not None:
-            yield _both(at, at, "value", "valueExpr")
+        for field in ("key", "value"):
+            yield from _both(entry, field, (*path, index), (*path, index))
 
 
 def _injector_templates(injectors: Sequence[InjectionSelectorTemplate], path: FieldPath) -> Iterator[Finding]:
     for index, injector in enumerate(injectors):
         at = (*path, index)
-        if injector.name is not None and injector.name_expr is not None:
-            yield _both(at, at, "name", "nameExpr")
+        yield from _both(injector, "name", at, at)
         if injector.name is None and injector.name_expr is None:
             yield _at(at, "must specify either `name` or `nameExpr`", ONE_OF_TWO)
 
@@ -169,12 +160,16 @@ def _functions(functions: Sequence[FunctionTemplate], path: FieldPath) -> Iterat
 
 
 def _at(path: FieldPath, message: str, hint: str) -> Finding:
-    return Finding(path, f"{field_name(path)} {message}", hint=hint)
+    return Finding(path, f"{path_text(path)} {message}", hint=hint)
 
 
-def _both(at: FieldPath, field_path: FieldPath, field: str, other: str) -> Finding:
-    message = f"{field_name(field_path)} may specify only one of `{field}` and `{other}`"
-    return Finding(at, message, hint=ONE_OF_SEVERAL)
+def _both(
+    value: ApiModel | None, name: str, at: FieldPath, of: FieldPath, prefix: str = ""
+) -> Iterator[Finding]:
+    if value and getattr(value, name) is not None and getattr(value, f"{name}_expr") is not None:
+        field = f"{prefix}{name}"
+        message = f"{path_text(of)} may specify only one of `{field}` and `{field}Expr`"
+        yield Finding(at, message, hint=ONE_OF_SEVERAL)
 
 
 def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
@@ -185,7 +180,7 @@ def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
     """
     return (
         *validate_upstream(spec.upstream),
-        *_downstream(spec.downstream),
+        *_missing(spec.downstream, ("spec", "downstream")),
         *_policies(spec),
         *_porch_context(spec.package_context),
         *_injectors(spec.injectors or []),
@@ -194,26 +189,13 @@ def validate_variant(spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
 def validate_upstream(upstream: Upstream | None) -> tuple[Finding, ...]:
     """Return Porch's findings for an upstream."""
-    path: FieldPath = ("spec", "upstream")
-    if upstream is None:
-        return (Finding(path, "missing required field spec.upstream", hint=_ADD),)
-    if upstream.repo and upstream.package:
-        return ()
-    return tuple(
-        Finding((*path, name), f"missing required field spec.upstream.{name}", hint=_ADD)
-        for name, value in (("repo", upstream.repo), ("package", upstream.package))
-        if not value
-    )
+    return tuple(_missing(upstream, ("spec", "upstream")))
 
 
-def _downstream(downstream: Downstream | None) -> Iterator[Finding]:
-    path: FieldPath = ("spec", "downstream")
-    if downstream is None:
-        yield Finding(path, "missing required field spec.downstream", hint=_ADD)
-        return
-    for name, value in (("repo", downstream.repo), ("package", downstream.package)):
-        if not value:
-            yield Finding((*path, name), f"missing required field spec.downstream.{name}", hint=_ADD)
+def _missing(side: Upstream | Downstream | None, path: FieldPath) -> Iterator[Finding]:
+    missing = [path] if side is None else [(*path, n) for n in ("repo", "package") if not getattr(side, n)]
+    for field in missing:
+        yield Finding(field, f"missing required field {path_text(field)}", hint=_ADD)
 
 
 def _policies(spec: PackageVariantSpec) -> Iterator[Finding]:
@@ -234,9 +216,8 @@ def _porch_context(context: PackageContext | None) -> Iterator[Finding]:
             yield _porch_reserved((*path, "data"), "data", context.data, reserved)
         for index, key in enumerate(context.remove_keys or ()):
             if key == reserved:
-                yield _porch_reserved(
-                    (*path, "removeKeys", index), "removeKeys", context.remove_keys, reserved
-                )
+                at = (*path, "removeKeys", index)
+                yield _porch_reserved(at, "removeKeys", context.remove_keys, reserved)
 
 
 def _porch_reserved(path: FieldPath, field: str, value: object, key: str) -> Finding:
@@ -249,8 +230,7 @@ def _porch_reserved(path: FieldPath, field: str, value: object, key: str) -> Fin
 def _injectors(injectors: list[InjectionSelector]) -> Iterator[Finding]:
     for index, injector in enumerate(injectors):
         if not injector.name:
-            path = ("spec", "injectors", index, "name")
-            yield Finding(path, f"spec.injectors[{index}].name must not be empty", hint=_FILL)
+            yield _at(("spec", "injectors", index, "name"), "must not be empty", _FILL)
 
 
 def go_json(value: object) -> str:
@@ -274,17 +254,22 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
-    findings = [*_selectors(spec.upstream), *_mutators(spec), *check_labels(("spec",), spec)]
-    findings += check_context(("spec",), spec.package_context)
+    findings = [*_selectors(spec.upstream)]
     pipeline = spec.pipeline or Pipeline()
-    functions = [
-        *_paths(("spec", "pipeline", "validators"), pipeline.validators),
-        *_paths(("spec", "pipeline", "mutators"), pipeline.mutators),
-        *_paths(("spec", "mutators"), spec.mutators),
-    ]
-    for path, function in functions:
-        findings += _function(function, path)
-    findings += check_name(name, has_functions=bool(functions))
+    if spec.mutators is not None and pipeline.mutators is not None:
+        message = "spec may specify only one of `mutators` and `pipeline.mutators`"
+        findings.append(Finding(("spec", "mutators"), message, hint=ONE_OF_SEVERAL))
+    findings += check_labels(("spec",), spec)
+    findings += check_context(("spec",), spec.package_context)
+    lists: tuple[tuple[FieldPath, Sequence[Function] | None], ...] = (
+        (("spec", "pipeline", "validators"), pipeline.validators),
+        (("spec", "pipeline", "mutators"), pipeline.mutators),
+        (("spec", "mutators"), spec.mutators),
+    )
+    for path, functions in lists:
+        for index, function in enumerate(functions or ()):
+            findings += _function(function, (*path, index))
+    findings += check_name(name, has_functions=any(functions for _, functions in lists))
     return tuple(findings)
 
 
@@ -310,10 +295,10 @@ def check_context(
     ]
     for key, where in (*((key, (*at, "data", key)) for key in data), *removed):
         if not key or any(map(str.isspace, key)):
-            yield Finding(where, f'{field_name(where[:-1])} has the key "{key}", which no ConfigMap can have')
+            yield Finding(where, f'{path_text(where[:-1])} has the key "{key}", which no ConfigMap can have')
     for key, where in removed:
         if key in data:
-            message = f'{field_name(where)} removes the key "{key}", which {field_name((*at, "data"))} sets'
+            message = f'{path_text(where)} removes the key "{key}", which {path_text((*at, "data"))} sets'
             yield Finding(where, message, hint="Remove it from one of them.")
 
 
@@ -352,16 +337,14 @@ def _upstreams(spec: PackageVariantSetSpec) -> Iterator[Finding]:
     if spec.upstream is not None:
         yield Finding(path, "spec may specify only one of `upstream` and `upstreams`", hint=ONE_OF_SEVERAL)
     if not spec.upstreams:
-        yield Finding(path, "spec.upstreams must not be an empty list if specified", hint="Add an upstream.")
+        yield _at(path, "must not be an empty list if specified", "Add an upstream.")
     first: dict[str, int] = {}
     for index, upstream in enumerate(spec.upstreams):
         at = (*path, index)
         yield from _selectors(upstream, at)
         package = (upstream.package or "").strip("/")
         if package and first.setdefault(package, index) != index:
-            message = (
-                f'{field_name(at)} has the package "{package}", as {field_name((*path, first[package]))} has'
-            )
+            message = f'{path_text(at)} has the package "{package}", as spec.upstreams[{first[package]}] has'
             hint = "Keep one of them. For two revisions, or two packages with one name, write two sets."
             yield Finding((*at, "package"), message, hint=hint)
     for index, target in enumerate(spec.targets or () if len(spec.upstreams) > 1 else ()):
@@ -378,50 +361,34 @@ def _shared_names(target: Target, path: FieldPath) -> Iterator[Finding]:
     downstream = target.template.downstream if target.template else None
     named += [(*path, "template", "downstream", "package")] if downstream and downstream.package else []
     for at in named:
-        message = f"{field_name(at)} gives one name to the packages of all of spec.upstreams"
         hint = "Remove it: each is called like its upstream. For other names write packageExpr."
-        yield Finding(at, message, hint=hint)
+        yield _at(at, "gives one name to the packages of all of spec.upstreams", hint)
 
 
 def _selectors(upstream: Upstream | None, at: FieldPath = ("spec", "upstream")) -> Iterator[Finding]:
     if upstream is None:
         return
     if upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER:
-        message = f"{field_name(at)}.revision must be 1 or greater, not {upstream.revision}"
         hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
-        yield Finding((*at, "revision"), message, hint=hint)
+        yield _at((*at, "revision"), f"must be 1 or greater, not {upstream.revision}", hint)
     chosen = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(chosen) > 1 and chosen != ["revision", "workspace_name"]:
-        yield Finding(at, f"{field_name(at)} {_ONE_SELECTOR}", hint=ONE_OF_SEVERAL)
+        yield _at(at, _ONE_SELECTOR, ONE_OF_SEVERAL)
     for name in ("repo", "package", "workspace_name", "tag", "version", "branch"):
         if variable := _VARIABLE.search(getattr(upstream, name) or ""):
-            path = (*at, to_camel(name))
-            message = (
-                f"{field_name(path)} contains the variable {variable.group()}, which nothing substitutes"
-            )
-            yield Finding(path, message, hint="Write its value, as the script or template that had it would.")
-
-
-def _mutators(spec: PackageVariantSpec) -> Iterator[Finding]:
-    if spec.mutators is not None and spec.pipeline is not None and spec.pipeline.mutators is not None:
-        message = "spec may specify only one of `mutators` and `pipeline.mutators`"
-        yield Finding(("spec", "mutators"), message, hint=ONE_OF_SEVERAL)
-
-
-def _paths(path: FieldPath, functions: Sequence[Function] | None) -> Iterator[tuple[FieldPath, Function]]:
-    for index, function in enumerate(functions or ()):
-        yield (*path, index), function
+            message = f"contains the variable {variable.group()}, which nothing substitutes"
+            hint = "Write its value, as the script or template that had it would."
+            yield _at((*at, to_camel(name)), message, hint)
 
 
 def _function(function: Function, path: FieldPath) -> Iterator[Finding]:
     if not function.image and not function.exec:
-        message = f"{field_name(path)} must specify `image` or `exec`"
-        yield Finding(path, message, hint="Add one of the two.")
+        yield _at(path, "must specify `image` or `exec`", "Add one of the two.")
     if "." in (function.name or ""):
-        yield Finding((*path, "name"), f"{field_name(path)}.name must not contain '.'", hint=NO_DOTS)
+        yield _at((*path, "name"), "must not contain '.'", NO_DOTS)
 
 
 def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterator[Finding]:
@@ -434,10 +401,14 @@ def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterat
                 compile_selector(selector)
             except SelectorError as error:
                 where = (*path, name, *error.field)
-                yield Finding(where, f"{field_name((*path, name))}: {error}", hint=error.hint)
+                yield Finding(where, f"{path_text((*path, name))}: {error}", hint=error.hint)
     if target.template is not None:
         template = compile_template(target.template, expressions)
-        yield from _expressions(template, path)
+        for expression in template.expressions:
+            if isinstance(step := expression.step, Failure):
+                message = f"{path_text(expression.path)}: {step.message}"
+                where = (*path, *expression.path)
+                yield Finding(where, message, Reason.INVALID_EXPRESSION, hint_for(step), step.offset)
         yield from _unknown_fields(template, path, _TARGET if target.repositories else _OBJECT)
         yield from _template(target.template, template, (*path, "template"))
 
@@ -463,19 +434,11 @@ def _unknown_fields(template: Template, path: FieldPath, of_target: frozenset[st
             variable, name = match.groups()
             fields = of_target if variable == "target" else _OBJECT
             if name not in fields:
-                message = f"{field_name(expression.path)}: {variable} has no field {name}"
+                message = f"{path_text(expression.path)}: {variable} has no field {name}"
                 hint = f"It has {', '.join(sorted(fields))}."
                 where, reason = (*path, *expression.path), Reason.INVALID_EXPRESSION
                 yield Finding(where, message, reason, hint, match.start(2))
                 break
-
-
-def _expressions(template: Template, path: FieldPath) -> Iterator[Finding]:
-    for expression in template.expressions:
-        if isinstance(expression.step, Failure):
-            message = f"{field_name(expression.path)}: {expression.step.message}"
-            where, offset = (*path, *expression.path), expression.step.offset
-            yield Finding(where, message, Reason.INVALID_EXPRESSION, hint_for(expression.step), offset)
 
 
 def _template(template: VariantTemplate, compiled: Template, path: FieldPath) -> Iterator[Finding]:
@@ -502,8 +465,7 @@ def _template(template: VariantTemplate, compiled: Template, path: FieldPath) ->
 def _empty_entries(entries: Sequence[MapExpr] | None, path: FieldPath) -> Iterator[Finding]:
     for index, entry in enumerate(entries or ()):
         if not entry.key and entry.key_expr is None:
-            at = (*path, index)
-            yield Finding(at, f"{field_name(at)} must specify either `key` or `keyExpr`", hint=ONE_OF_TWO)
+            yield _at((*path, index), "must specify either `key` or `keyExpr`", ONE_OF_TWO)
 
 
 def _context(
@@ -522,14 +484,13 @@ def _context(
         yield from _reserved(key, (*at, "removeKeys"), (*at, "removeKeys", index))
     for index in range(len(context.remove_key_exprs or ())):
         where = (*at, "removeKeyExprs", index)
-        yield from _reserved(
-            constants.get(("template", "packageContext", "removeKeyExprs", index)), where, where
-        )
+        constant = constants.get(("template", "packageContext", "removeKeyExprs", index))
+        yield from _reserved(constant, where, where)
 
 
 def _reserved(key: str | None, field: FieldPath, path: FieldPath) -> Iterator[Finding]:
     if key in RESERVED_KEYS:
-        yield Finding(path, f'{field_name(field)} must not contain the key "{key}"', hint=NO_RESERVED_KEY)
+        yield Finding(path, f'{path_text(field)} must not contain the key "{key}"', hint=NO_RESERVED_KEY)
 
 
 DOWNSTREAM_PACKAGE: FieldPath = ("spec", "downstream", "package")
@@ -553,10 +514,6 @@ def check_downstream(
         directory = f", and in spec.git.directory of Repository {view.key.name}" if view.directory else ""
         message = f'package path "{full}" is not valid: {why}'
         # The name of a package revision has dots: repository, package and workspace.
+        more = " upstream.name is REPOSITORY.PACKAGE.WORKSPACE; packageDefault is the package."
         is_computed = path[-1] == "packageExpr" and "." in package
-        more = (
-            " upstream.name is REPOSITORY.PACKAGE.WORKSPACE; packageDefault is the package."
-            if is_computed
-            else ""
-        )
-        yield Finding(path, message, Reason.INVALID_NAME, f"{_RULE}{directory}.{more}")
+        yield Finding(path, message, Reason.INVALID_NAME, f"{_RULE}{directory}.{more * is_computed}")

@@ -98,7 +98,6 @@ def _conditions(expansions: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tupl
 
 
 def _unreadable_owners(inventory: Inventory) -> Mapping[ObjectKey, tuple[Condition, ...]]:
-    """Return the conditions of owners with unreadable manifests."""
     conditions: dict[ObjectKey, tuple[Condition, ...]] = {}
     for owner in inventory.stalled:
         messages = sorted(str(p.message) for p in inventory.problems if p.owner == owner)

@@ -9,6 +9,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.inventory.inventory import FieldPath, Source
+from reconciler.krm.yaml import path_text
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 
@@ -71,7 +72,7 @@ def hint_of(finding: Finding, owner: ObjectKey) -> Text:
     if finding.reason is Reason.INVALID_EXPRESSION:
         return f"Correct the expression; {EXPRESSIONS} lists what it may use."
     page = "package-variant-sets.md" if owner.kind == "PackageVariantSet" else "manifests.md"
-    return f"Correct {field_name(finding.path)}; docs/{page} describes it."
+    return f"Correct {path_text(finding.path)}; docs/{page} describes it."
 
 
 def locate(finding: Finding, source: Source) -> Location:
@@ -79,14 +80,6 @@ def locate(finding: Finding, source: Source) -> Location:
     if finding.offset is None:
         return source.at(*finding.path)
     return source.inside(finding.offset, *finding.path)
-
-
-def field_name(path: FieldPath) -> str:
-    """Return a path as Porch writes it, as in `spec.targets[0].template`."""
-    name = ""
-    for step in path:
-        name += f"[{step}]" if isinstance(step, int) else f".{step}" if name else step
-    return name
 
 
 VALID = Condition(type="Stalled", status="False", reason="Valid", message="all validation checks passed")

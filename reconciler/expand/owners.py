@@ -192,7 +192,6 @@ def expand_set(
 def _joined(
     pvs: Sourced[PackageVariantSet], singles: Sequence[OwnerExpansion], limits: Limits
 ) -> OwnerExpansion:
-    """Return the expansion of a set from those of its upstreams."""
     findings: list[Finding] = []
     for index, single in enumerate(singles):
         for finding in single.findings:
@@ -381,7 +380,6 @@ def _remaining(findings: list[Finding]) -> Iterator[Finding]:
 
 
 def _package_field(context: Context) -> FieldPath:
-    """Return the field of a set that names the downstream package of a target."""
     downstream = context.template.downstream if context.template else None
     at = ("spec", "targets", context.number, "template", "downstream")
     if downstream is not None and downstream.package_expr:

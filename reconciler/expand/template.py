@@ -24,10 +24,11 @@ from reconciler.api.porch import (
 from reconciler.base.reasons import Reason
 from reconciler.cel import EXTENSIONS, STRING_FUNCTIONS, Environment, Failure, Program
 from reconciler.cel.check import MAP_ORDER
-from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding, field_name
+from reconciler.expand.findings import EXPRESSIONS, ExpansionError, Finding
 from reconciler.expand.targets import Context, selected_repository
 from reconciler.expand.variants import CEL_EXTENSIONS, FROM_TARGET
 from reconciler.inventory.inventory import FieldPath, RepositoryView
+from reconciler.krm.yaml import path_text
 
 Step = Program | Failure
 
@@ -59,7 +60,7 @@ class Expression(Struct, frozen=True):
     @property
     def origin(self) -> str:
         """Its name in a trace."""
-        return f"{field_name(self.path)}: {self.text}"
+        return f"{path_text(self.path)}: {self.text}"
 
 
 class Scope(Struct):
@@ -209,7 +210,7 @@ class _Compiler:
             at = (*path, index)
             key = self.side(entry.key, entry.key_expr, *at, "keyExpr")
             value = self.side(entry.value, entry.value_expr, *at, "valueExpr")
-            steps.append(MapStep(key, value, f"{field_name(('template', *at))}: literal"))
+            steps.append(MapStep(key, value, f"{path_text(('template', *at))}: literal"))
         return MapTemplate(name, literals or {}, tuple(steps))
 
     def side(self, literal: str | None, text: str | None, *path: str | int) -> str | Expression:
@@ -331,7 +332,7 @@ class Renderer:
         try:
             return self._render(context, template, trace)
         except TemplateError as error:
-            message = f"{field_name(error.path)}: {error.failure.message}"
+            message = f"{path_text(error.path)}: {error.failure.message}"
             path = ("spec", "targets", context.number, *error.path)
             hint, offset = hint_for(error.failure), error.failure.offset
             raise ExpansionError(Finding(path, message, Reason.INVALID_EXPRESSION, hint, offset)) from error

@@ -172,7 +172,6 @@ _KUSTOMIZATION_FILES: Final = frozenset(("kustomization.yaml", "kustomization.ym
 
 
 def _is_kustomization(value: dict[str, Any], path: str) -> bool:
-    """Return whether a document is read by kustomize: functions would break it with fields of objects."""
     api_version = _text(value.get("apiVersion"))
     return (
         api_version.startswith("kustomize.config.k8s.io/")

@@ -54,7 +54,6 @@ def file_name_error(name: str, *, is_directory: bool = False) -> str:
 
 
 def _git_error(name: str, *, is_directory: bool = False) -> str:
-    """Return why Git refuses a name, "" if it does not."""
     if name in {"", ".", ".."}:
         return "its name is empty or stands for another directory"
     if "/" in name or "\\" in name:
@@ -141,7 +140,6 @@ def _is_sound(paths: tuple[str, ...]) -> bool:
 
 
 def _directories(paths: Iterable[str]) -> dict[str, None]:
-    """Return the directories of files, each once."""
     directories: dict[str, None] = {}
     for path in paths:
         end = path.rfind("/")

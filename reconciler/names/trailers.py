@@ -170,7 +170,6 @@ def read_answers(messages: Iterable[str], package: str, *, alone: bool) -> Answe
 
 
 def _values(message: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield key and words of every such line; lines that an editor folded are put together."""
     for match in _LINE.finditer(message.replace("\r\n", "\n")):
         yield match["key"].capitalize(), match["value"].split()
 

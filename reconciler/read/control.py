@@ -286,7 +286,6 @@ def open_proposed_change(control: str, mirrors: Mirrors, *, base: str = "", head
 
 
 def _branch(name: str) -> str:
-    """Return the short name of a branch, "" for a commit."""
     return "" if _OID.fullmatch(name) else name.removeprefix(HEADS)
 
 
@@ -311,7 +310,6 @@ def _unknown(name: str, opened: OpenControl) -> UsageError:
 
 
 def _others(mirror: Mirror, branch: str) -> list[str]:
-    """Return the branches that people made but one, those that changes are usually merged into first."""
     names = (ref.removeprefix(HEADS) for ref in mirror.refs() if ref.startswith(HEADS))
     branches = {name for name in names if name.partition("/")[0] not in BRANCH_DIRECTORIES}
     return sorted(branches - {branch}, key=lambda name: (name not in _USUAL, name))

@@ -135,7 +135,6 @@ def read_published(inventory: Inventory, mirrors: Mirrors) -> PublishedPackages:
 
 
 def _upstreams(inventory: Inventory) -> Iterator[PackageKey]:
-    """Yield the upstream packages of variants and sets."""
     for owner, upstream in declared_upstreams(inventory.variants, inventory.sets):
         view = inventory.repositories.get(ObjectName(owner.namespace, upstream.repo or ""))
         if view is not None:
@@ -256,7 +255,6 @@ def _untagged(view: RepositoryView, state: PackageState, inventory: Inventory) -
 
 
 def _tag(ref: str) -> str:
-    """Return the version segment of a tag, "" if it is no version."""
     tag = ref.rpartition("/")[2]
     return tag if _is_version(version_of(tag)) else ""
 

@@ -366,7 +366,6 @@ def guess_identity(chunk: bytes) -> ClaimedIdentity:
 
 
 def _objects(path: str, document: Document, lines_above: int = 0) -> Iterator[ParsedObject]:
-    """Yield the object of a document, or the items of its list."""
     place = SourcePosition(path, document.source, document.line, (), lines_above)
     value = document.value
     if not _is_list(value):

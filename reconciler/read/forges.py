@@ -157,7 +157,6 @@ class _PullReader(Struct, frozen=True):
 def _read_pulls(
     views: Mapping[ObjectName, RepositoryView], mirrors: Mirrors, reader: _PullReader
 ) -> tuple[dict[str, tuple[PullRequest, ...]], dict[ObjectName, RepositoryView]]:
-    """List the pull requests of every repository; with an unreachable forge it is unavailable (D21)."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     unreachable: dict[str, UnavailableError | DefectError] = {}
     with open_task("listing pull requests", len(available_by_url(views.values()))) as task:

@@ -280,7 +280,6 @@ def _places(rule: VerifyRule, control: Control) -> tuple[Place, ...]:
 
 
 def _places_of(mirror: Mirror) -> tuple[Place, ...]:
-    """Return where a repository is: a local one also where its Git directory is."""
     here = find_place(mirror.remote)
     return (here, find_place(mirror.open().path)) if mirror.is_local else (here,)
 

@@ -302,7 +302,6 @@ def _control_units(opened: OpenControl, policy: Policy) -> Iterator[str | Object
 def _read_control(
     opened: OpenControl, policy: Policy, left_out: Mapping[str | ObjectName, DefectError]
 ) -> _ControlContent:
-    """Return the content of the control repository; what is left out is unknown, not absent."""
     paths = {unit: error for unit, error in left_out.items() if isinstance(unit, str)}
     names = {unit: error for unit, error in left_out.items() if isinstance(unit, ObjectName)}
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy, paths)
@@ -478,7 +477,6 @@ def _control(
 def _removals(
     opened: OpenControl, policy: Policy, declared_now: _Declared, state: State, standing: Standing
 ) -> Removals:
-    """Return the commits that removed recorded objects which no manifest declares any more."""
     manifests = declared_now.manifests
     declared = {*(variant_key(item.key) for item in manifests.variants), *manifests.stalled}
     declared |= {set_key(item.key) for item in manifests.sets}
@@ -499,7 +497,6 @@ def _removals(
 
 
 def _recorded_files(state: State) -> set[str]:
-    """Return the manifest files that declared what was applied."""
     records = state.records.values()
     declared = {record.manifest for record in records}
     declared |= {place.registration for record in records for place in record.downstreams} - {""}

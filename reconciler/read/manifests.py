@@ -376,16 +376,12 @@ class Manifests(Struct, frozen=True):
 
 
 class _Files(NamedTuple):
-    """The files below the manifest paths, each with the manifest path above it."""
-
     files: Mapping[str, tuple[FileEntry, str]]
     unread: tuple[UnreadPath, ...]
     missing: tuple[str, ...]
 
 
 class _Contents(Struct):
-    """Parsed files by path, and the problems of unreadable ones."""
-
     by_path: dict[str, FileContent] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
@@ -456,7 +452,6 @@ def declared_objects(path: str, data: bytes, policy: Policy) -> frozenset[Object
 
 
 def _list_files(objects: Mirror, commit: Oid, policy: Policy) -> _Files:
-    """Return every file that may hold manifests, each below its most specific manifest path."""
     locks = {LOCKS_DIRECTORY} if policy.lock.is_reviewed else set()
     left_out = frozenset({policy.snapshot.path, INDEX_DIRECTORY, *locks})
     walk = Walk(SUFFIXES, left_out, policy.limits.path_depth)
@@ -499,7 +494,6 @@ def _parse(files: Iterable[FileEntry], objects: Mirror, policy: Policy, contents
 def _registered_directories(
     contents: _Contents, policy: Policy, registered: Iterable[Repository], is_control: Callable[[str], bool]
 ) -> frozenset[str]:
-    """Return the directories of the control repository that are package repositories."""
     directories = {d for repository in registered if (d := _directory(repository, is_control)) is not None}
     # Nearest to the root first: a registration inside a package repository is content and registers nothing.
     for path in sorted(contents.by_path, key=lambda p: (p.count("/"), p)):

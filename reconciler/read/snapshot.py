@@ -259,7 +259,6 @@ def _read_object(
 
 @lru_cache(maxsize=1)
 def _place(path: str, line: int) -> Location:
-    """Return the place of an object; all objects of a file without newlines share one."""
     return Location(path, line)
 
 
@@ -660,7 +659,6 @@ def _complete(
 
 
 def _counts(kinds: Mapping[tuple[str, str], Iterable[SnapshotObject]]) -> Counter[tuple[GroupKind, str]]:
-    """Count the objects of each kind by namespace; an object in two API versions counts once."""
     counts: Counter[tuple[GroupKind, str]] = Counter()
     versions = Counter(GroupKind(group_of(v), kind) for v, kind in kinds)
     seen: set[tuple[GroupKind, str, str]] = set()

@@ -176,7 +176,6 @@ def recorded_names(objects: Mirror, commit: Oid | None, limits: Limits) -> set[O
 
 
 def _name(line: bytes) -> ObjectName:
-    """Return the name of the variant that a line is about, an empty one if that is not known."""
     try:
         value = orjson.loads(line)
         return ObjectName(value["namespace"], value["name"])
@@ -382,14 +381,12 @@ class _Reader(Struct, frozen=True):
             commit = parent
 
     def _blob(self, commit: Oid, path: str) -> Oid | None:
-        """Return the blob at a path of a commit, fetched; None if there is no regular file."""
         oid = self.objects.blob_at(commit, path)
         if oid is not None:
             self.objects.ensure([oid])
         return oid
 
     def _parsed(self, path: str, oid: Oid, model: type[M]) -> M | Refused:
-        """Return the record of a fetched blob, or why it is unreadable."""
         try:
             data = self.objects.blob(oid, self.limits.manifest_bytes)
         except PackageRefusedError as error:
@@ -399,7 +396,6 @@ class _Reader(Struct, frozen=True):
 
 
 def _parse(model: type[M], data: bytes) -> M | Refused:
-    """Return the record, or why it is unreadable."""
     try:
         return read_record(data, model)
     except ValueError as error:

@@ -16,7 +16,6 @@ from reconciler.base.suggestions import next_step
 from reconciler.base.text import Text, join_texts
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
-from reconciler.expand.findings import field_name
 from reconciler.expand.owners import ListedMarks
 from reconciler.expand.variants import FROM_TARGET, set_key, variant_key
 from reconciler.functions.catalog import parse_image
@@ -419,9 +418,9 @@ class _Provenance(Struct, frozen=True):
         """Return the origin of a field of the variant's spec, and its location."""
         marks = self.variant.source.marks
         listed = ("spec", "upstreams", marks.number) if isinstance(marks, ListedMarks) else ()
-        name = field = field_name(path)
+        name = field = path_text(path)
         if listed and path[0] == "upstream":
-            name = field_name((*listed, *path[1:]))
+            name = path_text((*listed, *path[1:]))
         if self.variant.requested_by:
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:

@@ -221,7 +221,6 @@ def choose_version(versions: Iterable[str], constraint_text: str) -> str:
 
 
 def _ascending(versions: Iterable[str]) -> dict[str, Version]:
-    """Return the texts that are versions, parsed, the newest last."""
     parsed = {}
     for text in versions:
         with suppress(VersionError):

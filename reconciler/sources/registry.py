@@ -421,7 +421,6 @@ def _hints(host: str) -> dict[ReplyKind, str]:
 
 
 def _based(mirror: str) -> tuple[str, str]:
-    """Return the address of the server of a mirror, and the path there."""
     scheme, _, rest = mirror.rpartition("://")
     host, _, path = rest.partition("/")
     return f"{scheme or 'https'}://{host}", path

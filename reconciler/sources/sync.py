@@ -316,7 +316,6 @@ class _Walk(Struct):
         return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
 
     def _git_repository(self, value: Mapping[str, Any]) -> tuple[str, FoundVersions]:
-        """Return the packages at a ref, below packages/ of a directory."""
         url, below = str(value.get("url") or ""), str(value.get("subPath") or "").strip("/")
         mirror = self.open_mirror(url)
         refs, ref = mirror.refs(), str(value.get("ref") or "").removeprefix("origin/")
@@ -425,7 +424,6 @@ class _Walk(Struct):
         return None
 
     def _take(self, tagged: _Tagged, pulled: PulledFiles) -> None:
-        """Add a pulled version; a note names one that is not understood: it is published, and stays so."""
         name, label = tagged.id.name, f"{tagged.id} {tagged.tag}"
         with self._unit(label, Location(name), notes=True):
             files = _below(f"{name}/{tagged.tag}", pulled)
@@ -524,7 +522,6 @@ def _plain(version: str) -> str:
 
 
 def _version(text: str) -> Version | None:
-    """Return a version; None of what is none, or a moving tag."""
     try:
         version = parse_loose(text)
     except VersionError:
@@ -533,7 +530,6 @@ def _version(text: str) -> Version | None:
 
 
 def _highest(tags: Iterable[str], range_: VersionRange) -> str:
-    """Return the highest version in a range, "" without one."""
     fitting = [version for tag in tags if (version := _version(tag)) and range_.allows(version)]
     return max(fitting, key=lambda version: version.height).text if fitting else ""
 

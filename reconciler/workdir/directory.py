@@ -70,7 +70,6 @@ def _scratch(parent: Path, name: str) -> Path:
 
 
 def _scratch_of(root: Path) -> Path:
-    """Return a directory from which files can be renamed into `root`: beside it, or in a mount."""
     with suppress(OSError):  # the parent cannot be written
         scratch = _scratch(root.parent, root.name)
         with suppress(OSError):  # a link crosses no mount, as a rename does not

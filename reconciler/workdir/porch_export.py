@@ -163,7 +163,6 @@ def _flatten(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the manifest of an object, None for one that is left out."""
     kind, group = str(item.get("kind", "")), str(item.get("apiVersion", "")).partition("/")[0]
     if group != GROUP or kind not in _MODELS:
         is_porch = group in {GROUP, "porch.kpt.dev"}
@@ -262,7 +261,6 @@ def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]
 
 
 def _repository_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, bool]]:
-    """Yield the places that name a Repository: mapping and key, and whether packages are made in it."""
     if manifest["kind"] == "Repository":
         return
     spec = manifest["spec"]
@@ -385,7 +383,6 @@ def _key(item: Mapping[str, Any]) -> str:
 
 
 def _remove(value: Any, path: Iterable[str | int]) -> bool:
-    """Remove a field, return whether it was there."""
     *parents, last = path
     for step in parents:
         try:

@@ -123,8 +123,6 @@ class SnapshotFiles(Struct, frozen=True):
 
 
 class _Lists(Struct):
-    """Objects of one import by kind, empty kinds included, and the kinds with incomplete lists."""
-
     objects: dict[GroupKind, list[SnapshotObject]] = field(default_factory=dict)
     incomplete: set[GroupKind] = field(default_factory=set)
 
@@ -211,7 +209,6 @@ def render_objects(objects: Iterable[SnapshotObject]) -> bytes:
 
 
 def _body(item: SnapshotObject) -> dict[str, Any]:
-    """Return an object without fields that change although the object does not."""
     body = dict(item.body)
     metadata = body.get("metadata")
     if isinstance(metadata, Mapping):
@@ -416,7 +413,6 @@ def _served(
 
 
 def _resource_apis(lists: _Lists) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield resource names with their apiVersions and kinds, as far as objects and CRDs contain them."""
     for kind, objects in lists.objects.items():
         versions = {o.api_version for o in objects}
         if versions:

@@ -83,7 +83,6 @@ class Starter(NamedTuple):
         return files
 
     def _connections(self) -> str:
-        """Return the part of the configuration about forge and credentials."""
         if self.forge == FORGES[0]:
             return _filled("none.yaml")
         variable = "RECONCILER_CONTROL_TOKEN" if self.forge == "gitlab" else "GIT_TOKEN"
@@ -135,17 +134,14 @@ def shipped(folder: str) -> Traversable:
 
 
 def _filled(name: str, /, **values: str) -> str:
-    """Return a file of templates/init with values in it."""
     return Template((shipped("templates") / "init" / name).read_text(encoding="utf-8")).substitute(values)
 
 
 def _modeline(kind: str, up: str = "") -> str:
-    """Return the line by which editors know the schema of a file."""
     return f"# yaml-language-server: $schema={up}{SCHEMAS}/{kind.lower()}.json\n"
 
 
 def _repository_name(address: str) -> str:
-    """Return a name for the Repository at an address: the last part, as Kubernetes allows it."""
     last = re.split(r"[/:]", address.rstrip("/").removesuffix(".git"))[-1]
     return re.sub(r"[^a-z0-9]+", "-", last.lower()).strip("-") or "repository"
 
@@ -254,7 +250,6 @@ def _demo_clusters(count: int) -> list[str]:
 
 
 def _repositories(layout: str, clusters: Sequence[str]) -> dict[str, list[NewCommit]]:
-    """Return the commits of each bare repository by its name."""
     control = _files("fleet", clusters) | _files(layout, clusters)
     prefix = "blueprints/" if layout == MONOREPO else ""
     revisions = [{f"{prefix}{path}": text for path, text in _files(f"v{n}").items()} for n in (1, 2)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.progress import NoDisplay, Task, show_on
+from reconciler.base.progress import Display, Task, show_on
 from reconciler.cli.main import invoke
 from reconciler.workdir.starter import SEPARATE, write_demo
 
@@ -113,7 +113,7 @@ def test_question_is_not_drawn_over(tmp_path: Path) -> None:
     assert b"wrote fleet/reconciler.yaml" in written
 
 
-class Recorder(NoDisplay):
+class Recorder(Display):
     """Keeps every task."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ def test_loops_over_repositories_packages_and_pull_requests_are_counted(
         try:
             assert invoke([*line, "--cache-dir", str(tmp_path)]) in {0, 7}
         finally:
-            show_on(NoDisplay())
+            show_on(Display())
         counted[line[0]] = {(task.name, task.done, task.total) for task in recorder.tasks}
 
     reading = {

@@ -319,7 +319,6 @@ def _write(
 def _merge_lines(
     base: Tree | None, upstream: Tree, local: Tree, resolver: ConflictResolver
 ) -> MergedDocument:
-    """Merge documents as text."""
     old = base.text if base is not None else ""
     if upstream.text in (old, local.text):
         return MergedDocument(local.text)

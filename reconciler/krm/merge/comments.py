@@ -240,7 +240,6 @@ def _opcodes(left: Sequence[str], right: Sequence[str]) -> list[tuple[str, int, 
 def _children(
     node: Node, sides: NodeSides, shape: Shape | None
 ) -> Iterator[tuple[str | int, Node, NodeSides, Shape | None]]:
-    """Yield each value of a collection: its step, itself, the same value on the sides, and its shape."""
     if node.is_mapping:
         for name, child in node.children.items():
             same = (side.children.get(name) if side is not None else None for side in sides)
@@ -280,7 +279,6 @@ def _is_taken(node: Node, sides: NodeSides) -> bool:
 
 
 def _column(node: Node, position: CommentPosition) -> int:
-    """Return the column of a field, or of the fields in it."""
     if position is not CommentPosition.TAIL and node.slot >= 0:
         return node.tree.column(node.slot)
     first = next(node.values(), None) if node.is_block else None
@@ -288,7 +286,6 @@ def _column(node: Node, position: CommentPosition) -> int:
 
 
 def _line_texts(lines: dict[Owner, Lines]) -> Iterator[str]:
-    """Yield the comments on lines of their own."""
     for (_, position), comment in lines.items():
         if position not in (CommentPosition.BEHIND, CommentPosition.INSIDE):
             yield from (line.text for line in comment)

@@ -82,7 +82,6 @@ _Lines = list[str]
 
 
 def _equal_pairs(left: _Lines, right: _Lines) -> int:
-    """Return the number of pairs of equal lines."""
     counts = Counter(right)
     return sum(counts[line] for line in left)
 

@@ -168,7 +168,6 @@ def _kubernetes() -> Mapping[str, Any]:
 
 @cache
 def _type_shape(name: str) -> Shape | None:
-    """Return the shape of a type of Kubernetes by its full name."""
     entry = _kubernetes()["types"].get(name)
     if entry is None:
         return None

@@ -258,25 +258,21 @@ def splice(text: str, replacements: Iterable[Replacement]) -> str:
 
 
 def _line_start(text: str, offset: int) -> int:
-    """Return the offset where the line of `offset` starts."""
     return text.rfind("\n", 0, offset) + 1
 
 
 def _line_end(text: str, offset: int) -> int:
-    """Return the offset where the line of `offset` ends, before its line break."""
     end = text.find("\n", offset)
     end = len(text) if end < 0 else end
     return end - 1 if end > offset and text[end - 1] == "\r" else end
 
 
 def _next_line(text: str, offset: int) -> int:
-    """Return the offset of the next line, or the end of the text."""
     end = text.find("\n", offset)
     return len(text) if end < 0 else end + 1
 
 
 def _starts_line(text: str, offset: int) -> bool:
-    """Tell whether only spaces precede `offset` on its line."""
     return not text[_line_start(text, offset) : offset].strip(" ")
 
 
@@ -318,7 +314,6 @@ def _without_alias(tree: Tree, edit: Edit) -> Edit:
 
 
 def _set_value(tree: Tree, edit: SetValue) -> Replacement:
-    """Set the value at a path, or add it where the path is absent."""
     if not edit.path:
         return _replace_root(tree, edit.value)
     slot = tree.slot(edit.path)
@@ -366,7 +361,6 @@ def _insert_item(tree: Tree, edit: InsertItem) -> Replacement:
 
 
 def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
-    """Replace the value of an existing entry or item."""
     if slot.parent.style is Style.FLOW:
         text = None if _is_scalar(value) and not _is_json(tree) else _flow_text(tree, plain_value(value))
         return _replace_inline(tree, slot, text, value)
@@ -382,7 +376,6 @@ def _replace_value(tree: Tree, slot: Slot, value: Any) -> Replacement:
 
 
 def _flow_text(tree: Tree, value: Any) -> str:
-    """Write a value or key on one line, as JSON in a document of JSON."""
     return json.dumps(value, ensure_ascii=False) if _is_json(tree) else emit(value, flow=True)
 
 
@@ -394,7 +387,6 @@ def _is_json(tree: Tree) -> bool:
 
 
 def _replace_root(tree: Tree, value: Any) -> Replacement:
-    """Replace the value of the document."""
     text = value.text if isinstance(value, Raw) else emit(value, tree.indentation)
     root = tree.root
     if root is None:
@@ -442,7 +434,6 @@ def _replace_inline(tree: Tree, slot: Slot, text: str | None, value: Any) -> Rep
 
 
 def _scalar_like(tree: Tree, slot: Slot, value: Any) -> str:
-    """Write a scalar in the style of the replaced one."""
     flow = slot.parent.style is Style.FLOW
     old = slot.value
     if not isinstance(old, Scalar):
@@ -455,7 +446,6 @@ def _scalar_like(tree: Tree, slot: Slot, value: Any) -> str:
 
 
 def _block_width(tree: Tree, slot: Slot, old: Scalar) -> int:
-    """Return the indentation of a block scalar relative to its parent."""
     _, *lines = old.text.split("\n")
     content = next((line for line in lines if line.strip()), "")
     width = len(content) - len(content.lstrip(" ")) - tree.column(slot.start)
@@ -483,7 +473,6 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _replace_with_block(tree: Tree, slot: Slot, text: str, *, is_list: bool) -> Replacement:
-    """Put a block collection below its key, or behind its dash."""
     # The comment at the end of the key's line moves in front of the new collection.
     old = slot.value
     column = tree.column(slot.start)
@@ -570,7 +559,6 @@ def _insert_flow(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> 
 
 
 def _delete(tree: Tree, path: Path) -> Replacement:
-    """Delete an entry or item with its own comments."""
     slot = tree.slot(path)
     if slot is None:
         raise YamlError(f"There is no field {_path_text(path)}")
@@ -659,7 +647,6 @@ def _comment_lines(text: str | None) -> list[str]:
 
 
 def _end_of_first_line(tree: Tree, slot: Slot) -> int:
-    """Return the offset where a line comment of the slot goes."""
     value = slot.value
     if isinstance(value, (Mapping, Sequence)) and value.style is Style.BLOCK:
         if isinstance(slot, Item):
@@ -869,7 +856,6 @@ def _splice_pending(tree: Tree, pending: list[_Pending]) -> str:
 
 
 def _touched(tree: Tree, edit: Edit) -> _Touched:
-    """Return the part of a tree that an edit changes."""
     match edit:
         case SetLineComment(path) | SetHeadComment(path):
             return _Touched(path, is_comment=True)

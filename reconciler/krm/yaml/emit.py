@@ -252,7 +252,6 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _write_block(text: str, *, folded: bool, indent: int) -> str:
-    """Write a literal block scalar, or a folded one if no line starts with a space."""
     body = text.rstrip("\n")
     ends = len(text) - len(body)
     folded = folded and not re.search(r"^[ \t]", body, re.MULTILINE)

@@ -498,7 +498,6 @@ def index_of(node: RawNode | AliasNode, step: str | int) -> int:
 
 
 def _is_key(node: RawNode | AliasNode, name: str) -> bool:
-    """Tell whether the typed key of a node is `name`."""
     return node.value == name if isinstance(node, ScalarNode) and _is_text(node) else typed_key(node) == name
 
 
@@ -509,7 +508,6 @@ def _is_text(node: ScalarNode) -> bool:
 
 
 def _find(root: RawNode, path: Path, *, of_key: bool) -> RawNode:
-    """Return the node at `path`, or its deepest existing ancestor."""
     node: Any = root
     for depth, step in enumerate(path, 1):
         index = index_of(node, step)
@@ -579,7 +577,6 @@ def _after(written: str, position: int, character: str, style: str | None, margi
 
 
 def _depth(value: Any, limit: int) -> int:
-    """Return the nesting depth of collections, counting no further than one level beyond `limit`."""
     if not isinstance(value, (dict, list)):
         return 0
     if limit < 0:

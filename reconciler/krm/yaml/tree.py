@@ -307,7 +307,6 @@ class _Indexer:
         return lines if self._text[end - 1 : end] == "\n" or (lines and lines[-1].text) else lines[:-1]
 
     def _comments(self, start: int, end: int) -> Lines:
-        """Return the comments of a text that has nothing else but space."""
         if self._text.find("#", start, end) < 0:
             return ()
         comments = _COMMENT.finditer(self._text, start, end)
@@ -413,8 +412,6 @@ class Alias(_Node):
 
 
 class _Collection(_Node):
-    """A mapping or sequence."""
-
     __slots__ = ()
 
     @property
@@ -691,7 +688,6 @@ def _shared_tree(text: str, limits: YamlLimits) -> Tree:
 
 
 def _detect_indentation(root: ExactNode | None) -> Indentation:
-    """Return the indentation of the first nested mapping and the first list below a key, or the default."""
     indent = 0
     compact: bool | None = None
     pending: list[ExactNode] = [] if root is None else [root]

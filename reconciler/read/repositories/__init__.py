@@ -170,7 +170,6 @@ def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) ->
 
 
 def _opened(view: RepositoryView, mirrors: Mirrors) -> RepositoryView:
-    """Return a view at the address by which its repository is read."""
     if view.problem is not None or view.manifest.spec.git is None:
         return view
     try:
@@ -218,7 +217,6 @@ def unread(view: RepositoryView, error: UnavailableError | DefectError) -> Repos
 
 
 def _paths(mirror: Mirror, siblings: Iterable[RepositoryView]) -> set[str]:
-    """Return the paths of all packages on main, in drafts and at tags."""
     contents = [_content(mirror, view, (), ()) for view in siblings]
     on_main = {package.path for content in contents for package in content.survey.packages}
     return on_main | {named.path for ref in mirror.refs() if (named := parse_ref(ref)) is not None}
@@ -322,7 +320,6 @@ def _directories_inside(directories: Iterable[str]) -> Mapping[str, frozenset[st
 
 
 def _directory(path: str, directories: frozenset[str]) -> str | None:
-    """Return the most specific registered directory above `path`, None if there is none."""
     while path and path not in directories:
         path = path.rpartition("/")[0]
     return path if path in directories else None

@@ -116,7 +116,6 @@ def is_ours(commit: CommitData, policy: CommitPolicy) -> bool:
 
 
 def _touches(mirror: Mirror, commit: CommitData, path: str) -> bool:
-    """Tell whether a commit changed what is at a path; one that merges took neither side as it was."""
     parents = [mirror.find_commit(oid) for oid in commit.parents] or [None]
     return all(
         mirror.changed_paths(parent.tree if parent else None, commit.tree, [path]) for parent in parents
@@ -209,7 +208,6 @@ def _read_group(
 
 
 def _named(commits: Iterable[CommitData]) -> Mapping[str, str]:
-    """Return the packages that commits name, each with its workspace in the newest of them; sorted."""
     workspaces: dict[str, str] = {}
     for commit in commits:
         for note in parse_annotations(commit.message):
@@ -218,7 +216,6 @@ def _named(commits: Iterable[CommitData]) -> Mapping[str, str]:
 
 
 def _last_written(mirror: Mirror, ours: Iterable[CommitData], path: str) -> Oid | None:
-    """Return the package tree of our newest commit that names it."""
     newest = next((commit for commit in ours if path in _named([commit])), None)
     return mirror.subtree(newest.oid, path) if newest else None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.base.progress import NoDisplay, Task, open_task, show_on, track
+from reconciler.base.progress import Display, Task, open_task, show_on, track
 from reconciler.cli.stderr import ProgressLine, line_of
 
 ERASE = "\r\x1b[2K"
@@ -38,7 +38,7 @@ def terminal() -> Iterator[Terminal]:
     terminal = Terminal()
     show_on(terminal.line)
     yield terminal
-    show_on(NoDisplay())
+    show_on(Display())
 
 
 def test_short_work_shows_nothing(terminal: Terminal) -> None:

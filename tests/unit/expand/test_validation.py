@@ -12,9 +12,10 @@ from reconciler.expand.checks import (
     go_json,
     validate_set,
 )
-from reconciler.expand.findings import Finding, field_name, hint_of
+from reconciler.expand.findings import Finding, hint_of
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key
+from reconciler.krm.yaml import path_text
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Limits
 
@@ -139,7 +140,7 @@ def test_findings_of_porch_in_a_set_name_their_fields() -> None:
 
     findings = validate_set(PackageVariantSetSpec.model_validate({"upstream": {}, "targets": targets}))
 
-    assert [field_name(finding.path) for finding in findings] == [
+    assert [path_text(finding.path) for finding in findings] == [
         "spec.upstream.package",
         "spec.upstream.repo",
         "spec.upstream",
