@@ -123,6 +123,15 @@ def parse_loose(text: str) -> Version:
     )
 
 
+def whole_version(text: str) -> Version | None:
+    """Return a version; None of what is none, or a part of one, as moving tags are."""
+    try:
+        version = parse_loose(text)
+    except VersionError:
+        return None
+    return None if version.is_partial else version
+
+
 def parse_relaxed(text: str) -> Version:
     """Read SemVer 2.0 with at most one leading `v`, as Carvel reads the versions of packages.
 

@@ -13,11 +13,10 @@ from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
 from reconciler.dependencies.versions import (
     Grammar,
-    Version,
     VersionError,
     parse_constraint,
-    parse_loose,
     rank,
+    whole_version,
 )
 from reconciler.expand.owners import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
@@ -269,11 +268,11 @@ class _Lookup(Struct, frozen=True):
         except VersionError as error:
             return self.problem("version", Reason.VALIDATION_ERROR, str(error), "Write a range such as ^1.2.")
         tags = sorted({*self._own_tags(), *self._plain_tags()})
-        versions = [v for v in map(_version, tags) if v is not None]
+        versions = [v for v in map(whole_version, tags) if v is not None]
         fitting = rank(v for v in versions if constraint.allows(v))
         if not fitting:
             listed = ", ".join(v.text for v in versions) or "none"
-            latest, has_own = self.package.latest, any(map(_version, self._own_tags()))
+            latest, has_own = self.package.latest, any(map(whole_version, self._own_tags()))
             step = " v{} is a revision: write `revision`, or follow a `branch`."
             step = "" if has_own or latest is None else step.format(latest.revision)
             hint = f"Versions: {listed}.{step}"
@@ -336,17 +335,9 @@ class _Lookup(Struct, frozen=True):
 
     def _tagged(self) -> str:
         """Return the hint for a package with tags that are no numbers of revisions, "" if it has none."""
-        tags = rank(version for tag in self._own_tags() if (version := _version(tag)) is not None)
+        tags = rank(version for tag in self._own_tags() if (version := whole_version(tag)) is not None)
         names = [version.text for version in tags][:_MOST_REVISIONS]
         return f"Name a tag or a version: its newest tags are {', '.join(names)}." if names else ""
-
-
-def _version(text: str) -> Version | None:
-    try:
-        version = parse_loose(text)
-    except VersionError:
-        return None
-    return None if version.is_partial else version
 
 
 def _near(name: str, names: list[str]) -> str:

@@ -17,10 +17,11 @@ from reconciler.dependencies.catalog.index import (
 from reconciler.dependencies.dialects.carvel import version_of
 from reconciler.dependencies.dialects.crossplane import META_GROUPS
 from reconciler.dependencies.dialects.reading import manifest_label, parse_image, parse_source
-from reconciler.dependencies.versions import VersionError, parse_loose
+from reconciler.dependencies.versions import whole_version
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source
+from reconciler.krm.values import mapping_at, mappings_at, value_at
 from reconciler.krm.yaml import emit
 from reconciler.names.ids import Oid, group_of
 from reconciler.names.objects import file_path_error
@@ -98,7 +99,7 @@ class _Finder(Struct):
                 continue
             group, kind = group_of(str(value.get("apiVersion") or "")), value.get("kind")
             if group == _CARVEL and kind == "Package":
-                spec = value["spec"] if isinstance(value.get("spec"), Mapping) else {}
+                spec = mapping_at(value, "spec")
                 name, version = str(spec.get("refName") or ""), str(spec.get("version") or "")
                 self._add(name, version, {"package.yaml": _text(value)}, value, place)
             elif group == "packaging.carvel.dev" and kind == "PackageRepository":
@@ -112,10 +113,7 @@ class _Finder(Struct):
 
     def _repository(self, value: Mapping[str, Any], place: SourcePosition) -> None:
         """Read the packages that a PackageRepository has in itself."""
-        spec = value.get("spec")
-        fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
-        inline = fetch.get("inline") if isinstance(fetch, Mapping) else None
-        paths = inline.get("paths") if isinstance(inline, Mapping) else None
+        paths = value_at(value, "spec", "fetch", "inline", "paths")
         if not isinstance(paths, Mapping) or not all(isinstance(text, str) for text in paths.values()):
             message = "The packages of this PackageRepository are not in the file"
             hint = "Pull what it fetches, and import that directory."
@@ -158,13 +156,10 @@ class _Finder(Struct):
             files = {file: _text(value)}
             if apis := below.get(directory):
                 files[_APIS] = b"---\n".join(_text(_slim(api)) for api in apis)
-            metadata, spec = (value.get(key) or {} for key in ("metadata", "spec"))
-            own_name = str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
-            stated = str(spec.get("repository") or "") if isinstance(spec, Mapping) else ""
-            named = next((p for p in reversed(directory.split("/")) if _is_version(p)), "")
-            self._add(
-                self.source.replace("*", own_name) or stated, self.version or named, files, value, place
-            )
+            source = self.source.replace("*", str(value_at(value, "metadata", "name") or ""))
+            source = source or str(value_at(value, "spec", "repository") or "")
+            named = next((p for p in reversed(directory.split("/")) if whole_version(p)), "")
+            self._add(source, self.version or named, files, value, place)
         self._refuse_twins()
         return self.collected
 
@@ -255,7 +250,7 @@ def find_tagged_versions(
     collected, count, roots = FoundVersions(), 0, set[Oid]()
     for ref, commit in sorted(mirror.refs().items()):
         tag = ref.rpartition("/")[2]
-        if not ref.startswith("refs/tags/") or not _is_version(version_of(tag)):
+        if not ref.startswith("refs/tags/") or not whole_version(version_of(tag)):
             continue
         count += 1
         listed = [path] if path else MANIFESTS
@@ -309,33 +304,21 @@ def _at_tag(mirror: Mirror, commit: Oid, manifest: str, limits: Limits) -> Itera
             yield file.path, mirror.blob(file.oid, limits.manifest_bytes)
 
 
-def _is_version(text: str) -> bool:
-    try:
-        return not parse_loose(text).is_partial
-    except VersionError:
-        return False
-
-
 def _text(value: Any) -> bytes:
     return f"{emit(value)}\n".encode()
 
 
 def _slim(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return of an API or a Composition what tells what it is: schemas would make the index large."""
-    metadata = document["metadata"] if isinstance(document.get("metadata"), Mapping) else {}
     slim = {key: document[key] for key in ("apiVersion", "kind") if key in document}
-    slim["metadata"] = {"name": metadata.get("name")}
+    slim["metadata"] = {"name": value_at(document, "metadata", "name")}
     spec = document.get("spec")
     if document.get("kind") == "Composition" or not isinstance(spec, Mapping):
         return slim
     short = {key: value for key, value in spec.items() if key not in ("versions", "conversion", "validation")}
-    versions = spec.get("versions")
-    if isinstance(versions, list):
-        short["versions"] = [
-            {key: version[key] for key in ("name", "served") if key in version}
-            for version in versions
-            if isinstance(version, Mapping)
-        ]
+    if isinstance(spec.get("versions"), list):
+        versions = mappings_at(spec, "versions")
+        short["versions"] = [{key: v[key] for key in ("name", "served") if key in v} for v in versions]
     return {**slim, "spec": short}
 
 

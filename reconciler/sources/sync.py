@@ -26,12 +26,13 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import Version, VersionError, parse_loose
+from reconciler.dependencies.versions import Version, VersionError, whole_version
 from reconciler.functions.archives import ArchiveReader
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.http.client import MissingError
 from reconciler.inventory.inventory import SourcedDocument
+from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits, RegistryPolicy
 from reconciler.read.dependencies import parse_version
@@ -257,13 +258,10 @@ class _Walk(Struct):
     def read_repositories(self) -> None:
         """Read the packages of every PackageRepository; which of them are taken, the needs decide."""
         for document in self.request.repositories:
-            spec = document.value.get("spec")
-            fetch = spec.get("fetch") if isinstance(spec, Mapping) else None
             location, label = document.source.at("spec", "fetch"), manifest_label(document.value)
             with self._unit(label, location):
-                origin, versions = self._repository(
-                    fetch if isinstance(fetch, Mapping) else {}, document.source.location.path
-                )
+                fetch = mapping_at(document.value, "spec", "fetch")
+                origin, versions = self._repository(fetch, document.source.location.path)
                 self._note_unread(versions)
                 if not (versions.versions or versions.problems):
                     self.result.notes.append(f"{label} has no package below packages/")
@@ -282,15 +280,13 @@ class _Walk(Struct):
 
     def _repository(self, fetch: Mapping[str, Any], path: str) -> tuple[str, FoundVersions]:
         """Return where a package repository is, and its packages; `path` is the file of its manifest."""
-        inline = fetch.get("inline")
-        if isinstance(inline, Mapping) and isinstance(inline.get("paths"), Mapping):
-            texts = ((name, text) for name, text in sorted(inline["paths"].items()) if isinstance(text, str))
+        if isinstance(paths := value_at(fetch, "inline", "paths"), Mapping):
+            texts = ((name, text) for name, text in sorted(paths.items()) if isinstance(text, str))
             files = ((f"{path}/{name}", text.encode()) for name, text in texts if _is_packaged(name))
             return path, find_versions(files, limits=self.limits)
-        way = next(
-            (key for key in ("imgpkgBundle", "image", "git") if isinstance(fetch.get(key), Mapping)), ""
-        )
-        value: Mapping[str, Any] = fetch.get(way, {})
+        ways = ("imgpkgBundle", "image", "git")
+        way = next((key for key in ways if isinstance(fetch.get(key), Mapping)), "")
+        value = mapping_at(fetch, way)
         if way == "git":
             try:
                 return self._git_repository(value)
@@ -308,9 +304,8 @@ class _Walk(Struct):
         if range_ is not None:
             tag = _highest(self.client.tags(name), range_)
             if not tag:
-                raise _SettingError(
-                    Reason.NOT_FOUND, f"No tag of {name} is {range_}", "Correct its tagSelection."
-                )
+                message = f"No tag of {name} is {range_}"
+                raise _SettingError(Reason.NOT_FOUND, message, "Correct its tagSelection.")
         reference = digest or tag or "latest"
         pulled = pull_packages(self.client, name, reference, self.archives())
         return name, find_versions(_below(f"{name}/{reference}", pulled), limits=self.limits)
@@ -346,7 +341,7 @@ class _Walk(Struct):
         self._list(places)
         for package, needs in demands:
             for plain, (origin, version) in self.offered.get(package, {}).items():
-                number = _version(version.version)
+                number = whole_version(version.version)
                 if number and self._is_due(package, plain, number, needs):
                     with self._unit(f"{package} {version.version}", Location(package.name)):
                         self._add(origin, version)
@@ -397,7 +392,7 @@ class _Walk(Struct):
                 # Porter writes an underscore for the plus that tags cannot have.
                 is_bundle = id_.ecosystem is Ecosystem.BUNDLE
                 tags = self.client.tags(id_.name)
-                numbers = ((tag, _version(tag.replace("_", "+") if is_bundle else tag)) for tag in tags)
+                numbers = ((tag, whole_version(tag.replace("_", "+") if is_bundle else tag)) for tag in tags)
                 self.tags[id_] = {_plain(v.text): _Tagged(id_, tag, v) for tag, v in numbers if v}
 
         with ThreadPoolExecutor(self.policy.at_once) as pool:
@@ -450,7 +445,7 @@ class _Walk(Struct):
         for package in find_missing([(self.request.installs, self.catalogue())]):
             id_, files = package.id, "`reconciler index import PATH` takes it from files"
             numbers = [tagged.version for tagged in self.tags.get(id_, {}).values()]
-            numbers += filter(None, map(_version, self.offered.get(id_, {})))
+            numbers += filter(None, map(whole_version, self.offered.get(id_, {})))
             if any(map(package.range.allows, numbers)):
                 continue  # that it is left out, or contested, is told
             if id_.ecosystem is Ecosystem.CARVEL:
@@ -521,22 +516,14 @@ def _plain(version: str) -> str:
     return version.removeprefix("v")
 
 
-def _version(text: str) -> Version | None:
-    try:
-        version = parse_loose(text)
-    except VersionError:
-        return None
-    return None if version.is_partial else version
-
-
 def _highest(tags: Iterable[str], range_: VersionRange) -> str:
-    fitting = [version for tag in tags if (version := _version(tag)) and range_.allows(version)]
+    fitting = [version for tag in tags if (version := whole_version(tag)) and range_.allows(version)]
     return max(fitting, key=lambda version: version.height).text if fitting else ""
 
 
 def _selected_range(selection: object) -> VersionRange | None:
     """Return the range of a tagSelection or refSelection of Carvel; None without one."""
-    semver = selection.get("semver") if isinstance(selection, Mapping) else None
+    semver = value_at(selection, "semver")
     if not isinstance(semver, Mapping):
         return None
     prereleases = semver.get("prereleases")

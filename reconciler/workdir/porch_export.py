@@ -22,6 +22,7 @@ from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.text import plural, some, verb
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint
+from reconciler.krm.values import mapping_at
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.compose import SNAPSHOT_LIMITS
 from reconciler.names.ids import normalise_url
@@ -92,7 +93,7 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     ]
     objects = [item for _, item in items]
     sets = {
-        _key(item): str(_mapping(item.get("metadata")).get("uid", ""))
+        _key(item): str(mapping_at(item, "metadata").get("uid", ""))
         for item in objects
         if item.get("kind") == "PackageVariantSet"
     }
@@ -169,14 +170,14 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         text = _IN_GIT if is_porch else "not of Porch: `reconciler snapshot import` takes what sets select"
         notes.append(Note(f"left out, {text}", f"every {kind or 'object without a kind'}"))
         return None
-    metadata = _mapping(item.get("metadata"))
+    metadata = mapping_at(item, "metadata")
     copied = {name: metadata[name] for name in _METADATA if metadata.get(name)}
-    annotations = {k: v for k, v in _mapping(copied.pop("annotations", None)).items() if k != _APPLIED}
+    annotations = {k: v for k, v in mapping_at(copied.pop("annotations", None)).items() if k != _APPLIED}
     manifest = {
         "apiVersion": item["apiVersion"],
         "kind": kind,
         "metadata": {**copied, "annotations": annotations} if annotations else copied,
-        "spec": deepcopy(_mapping(item.get("spec"))),
+        "spec": deepcopy(mapping_at(item, "spec")),
     }
     subject = _key(manifest)
     if kind == "PackageVariantSet" and item["apiVersion"] != PACKAGE_VARIANT_SET:
@@ -193,7 +194,7 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
             for path, why in _DROPPED.items()
             if _remove(manifest, path)
         ]
-    elif owned.get(subject) or _mapping(item.get("status")).get("downstreamTargets"):
+    elif owned.get(subject) or mapping_at(item, "status").get("downstreamTargets"):
         _adopt(manifest)
         notes.append(Note(_ADOPTED, subject))
     notes += _without_unknown(manifest, subject)
@@ -224,7 +225,7 @@ def _adopt(manifest: dict[str, Any]) -> None:
         spec["adoptionPolicy"] = "adoptExisting"
         return
     for target in spec.get("targets") or ():
-        target["template"] = {**_mapping(target.get("template")), "adoptionPolicy": "adoptExisting"}
+        target["template"] = {**mapping_at(target, "template"), "adoptionPolicy": "adoptExisting"}
 
 
 def _without_unknown(manifest: dict[str, Any], subject: str) -> Iterator[Note]:
@@ -264,14 +265,14 @@ def _repository_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[dict[str, 
     if manifest["kind"] == "Repository":
         return
     spec = manifest["spec"]
-    yield _mapping(spec.get("upstream")), "repo", False
-    yield _mapping(spec.get("downstream")), "repo", True
-    for target in map(_mapping, _items(spec.get("targets"))):
+    yield mapping_at(spec, "upstream"), "repo", False
+    yield mapping_at(spec, "downstream"), "repo", True
+    for target in map(mapping_at, _items(spec.get("targets"))):
         yield from (
-            (_mapping(target_repository), "name", True)
+            (mapping_at(target_repository), "name", True)
             for target_repository in _items(target.get("repositories"))
         )
-        yield _mapping(_mapping(target.get("template")).get("downstream")), "repo", True
+        yield mapping_at(target, "template", "downstream"), "repo", True
 
 
 def _repository_at(
@@ -287,7 +288,7 @@ def _repository_at(
     for manifest in converted.values():
         if manifest["kind"] == "Repository" and _namespace(manifest) == namespace:
             names.add(manifest["metadata"]["name"])
-            if normalise_url(str(_mapping(manifest["spec"].get("git")).get("repo", ""))) == url:
+            if normalise_url(str(mapping_at(manifest["spec"], "git").get("repo", ""))) == url:
                 return str(manifest["metadata"]["name"])
     last = re.sub(r"[^a-z0-9]+", "-", url.rpartition("/")[2].lower()).strip("-") or "repository"
     candidates = chain([last], (f"{last}-{number}" for number in count(2)))
@@ -305,27 +306,27 @@ def _settle(manifest: dict[str, Any], converted: Mapping[str, Mapping[str, Any]]
     if manifest["kind"] == "Repository":
         return
     spec = manifest["spec"]
-    if upstream := _mapping(spec.get("upstream")):
+    if upstream := mapping_at(spec, "upstream"):
         repository = converted.get(f"Repository {_namespace(manifest)}/{upstream.get('repo')}", {})
-        git = _mapping(_mapping(repository.get("spec")).get("git"))
+        git = mapping_at(repository, "spec", "git")
         yield from _settle_upstream(upstream, str(git.get("branch") or "main") if git else "")
     targets = _items(spec.get("targets"))
     templates = [("spec", spec)] if manifest["kind"] == "PackageVariant" else []
     templates += [
         (f"spec.targets[{index}].template", template)
         for index, target in enumerate(targets)
-        if (template := _mapping(_mapping(target).get("template")))
+        if (template := mapping_at(mapping_at(target).get("template")))
     ]
     for place, template in templates:
-        if injector := _mapping(template.get("injectors")):
+        if injector := mapping_at(template, "injectors"):
             template["injectors"] = [injector]
             yield f"{place}.injectors -> a list of one (it is a list)"
-        for name, value in list(_mapping(template.get("labels")).items()):
+        for name, value in list(mapping_at(template, "labels").items()):
             if label_error(name, "") == "" and (why := label_error(name, value)):
                 del template["labels"][name]
-                template["annotations"] = {**_mapping(template.get("annotations")), name: value}
+                template["annotations"] = {**mapping_at(template, "annotations"), name: value}
                 yield f"{place}.labels.{name} -> annotations ({why})"
-        if _NEPHIO_APPROVAL in _mapping(template.get("annotations")):
+        if _NEPHIO_APPROVAL in mapping_at(template, "annotations"):
             yield _NO_APPROVAL
 
 
@@ -371,14 +372,14 @@ def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:
     """Return the set of the export that owns a variant, by its reference or label; empty if none does."""
     if item.get("kind") != "PackageVariant":
         return ""
-    metadata = _mapping(item.get("metadata"))
+    metadata = mapping_at(item, "metadata")
     references = {o.get("uid") for o in metadata.get("ownerReferences") or () if isinstance(o, dict)}
-    uids = references | {_mapping(metadata.get("labels")).get(SET_LABEL)}
+    uids = references | {mapping_at(metadata, "labels").get(SET_LABEL)}
     return next((name for name, uid in sets.items() if uid and uid in uids), "")
 
 
 def _key(item: Mapping[str, Any]) -> str:
-    metadata = _mapping(item.get("metadata"))
+    metadata = mapping_at(item, "metadata")
     return f"{item.get('kind')} {metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
 
 
@@ -393,12 +394,8 @@ def _remove(value: Any, path: Iterable[str | int]) -> bool:
 
 
 def _namespace(manifest: Mapping[str, Any]) -> str:
-    return str(_mapping(manifest.get("metadata")).get("namespace") or "default")
+    return str(mapping_at(manifest, "metadata").get("namespace") or "default")
 
 
 def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

@@ -25,13 +25,10 @@ def test_figure_on_its_limit_is_met(figure: float | None, at_most: Verdict, at_l
 @pytest.mark.parametrize(
     ("slow", "verdict"),
     [
-        (1.0, Verdict.MISSED),
-        (1.9, Verdict.MISSED),
-        (2.0, Verdict.MET),
-        (3.0, Verdict.MET),
+        (1.0, Verdict.MISSED), (1.9, Verdict.MISSED), (2.0, Verdict.MET), (3.0, Verdict.MET),
         (3.1, Verdict.UNDECIDED),
     ],
-)
+)  # fmt: skip
 def test_time_is_judged_as_on_a_quiet_machine(
     monkeypatch: pytest.MonkeyPatch, slow: float, verdict: Verdict
 ) -> None:

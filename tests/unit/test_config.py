@@ -255,7 +255,7 @@ def test_a_wrong_variable_is_blamed_itself(variable: str, text: str, message: st
 
     assert caught.value.location == Location(f"${variable}")
     assert message in str(caught.value)
-    assert caught.value.hint == hint or variable == SCHEDULE
+    assert caught.value.hint == hint
 
 
 @pytest.mark.parametrize(

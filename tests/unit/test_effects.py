@@ -20,27 +20,21 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effects, "requested", effects.Flag())
 
 
-def test_no_shutdown_is_requested_by_default() -> None:
-    effects.check_shutdown()
-    effects.sleep(0.001)
-
-    assert not effects.is_shutting_down()
-
-
 def test_shutdown_finishes_the_current_effect_and_starts_no_other() -> None:
     done = []
+    effects.check_shutdown()
+    effects.sleep(0.001)
+    assert not effects.is_shutting_down()
     with effect("first"):
-        effects.request_shutdown()
+        assert [effects.request_shutdown() for _ in range(3)] == [True, False, False]
         done.append("first")
     with pytest.raises(StoppedError) as caught, effect("second"):
         done.append("second")
 
     assert done == ["first"]
     assert caught.value.exit_code is Exit.PARTIAL
-
-
-def test_first_request_of_a_shutdown_is_told_from_the_next_ones() -> None:
-    assert [effects.request_shutdown() for _ in range(3)] == [True, False, False]
+    assert str(caught.value) == "The run was stopped by a signal"
+    assert caught.value.hint == "Run again: the next run continues where this one stopped."
 
 
 def test_shutdown_ends_a_wait_at_once() -> None:
@@ -121,11 +115,8 @@ def test_signal_ends_a_wait_for_people_at_once_and_ctrl_c_whatever_writes_nothin
     assert ended() == [True, False]
 
 
-def test_no_failpoint_is_armed_by_default() -> None:
-    assert Failpoints.of({}) is None
-
-
 def test_only_the_armed_failpoint_raises() -> None:
+    assert Failpoints.of({}) is None
     failpoints = Failpoints.of({VARIABLE: "2:raise"})
     assert failpoints is not None
 
@@ -161,11 +152,6 @@ def test_failure_of_a_failpoint_is_recognised(monkeypatch: pytest.MonkeyPatch) -
 
     assert str(caught.value) == "failpoint 1 (before push)"
     assert caught.value.hint == "A test armed this failure."
-
-
-def test_stopped_run_says_how_to_continue() -> None:
-    assert str(StoppedError()) == "The run was stopped by a signal"
-    assert StoppedError().hint == "Run again: the next run continues where this one stopped."
 
 
 def test_failpoint_that_kills_ends_this_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

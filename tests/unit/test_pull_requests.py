@@ -5,14 +5,8 @@ import pytest
 from reconciler.inventory.inventory import PullRequest, PullRequests
 
 HEADS = (
-    "drafts/web/v1",
-    "drafts/web/v2",
-    "drafts/web2/v1",
-    "drafts/web",
-    "",
-    "drafts/web/v1",
-    "drafts/weA/v1",
-)
+    "drafts/web/v1", "drafts/web/v2", "drafts/web2/v1", "drafts/web", "", "drafts/web/v1", "drafts/weA/v1",
+)  # fmt: skip
 PULLS = PullRequests(PullRequest(head, "main", "", "", number=n) for n, head in enumerate(HEADS))
 
 

@@ -48,25 +48,10 @@ def test_masked_text_is_filled_with_its_values(text: str, own: OwnValues) -> Non
 @pytest.mark.parametrize(
     "value",
     [
-        "",
-        "on",
-        "Null",
-        "e5",
-        "inf",
-        "1",
-        "1e3",
-        "0x1f",
-        "2026-01-01t1",
-        "a b",
-        "a:b",
-        "\u00e9",
-        "-a",
-        "a-",
-        "a_b",
-        "kind",
-        "a.Secret",
+        "", "on", "Null", "e5", "inf", "1", "1e3", "0x1f", "2026-01-01t1", "a b", "a:b", "\u00e9", "-a", "a-",
+        "a_b", "kind", "a.Secret",
     ],
-)
+)  # fmt: skip
 def test_value_that_yaml_may_read_otherwise_is_none(value: str) -> None:
     assert OwnValues.of([value]) == OwnValues(())
 

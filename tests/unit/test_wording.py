@@ -42,15 +42,12 @@ _ENDING = re.compile(r"^(s|es|ies|y)$")
 @pytest.mark.parametrize(
     ("number", "noun", "text"),
     [
-        (0, "pin", "0 pins"),
-        (1, "pin", "1 pin"),
-        (2, "pin", "2 pins"),
-        (1, "repository", "1 repository"),
+        (0, "pin", "0 pins"), (1, "pin", "1 pin"), (2, "pin", "2 pins"), (1, "repository", "1 repository"),
         (2, "repository", "2 repositories"),
         (2, "pull request", "2 pull requests"),
         (2, "key", "2 keys"),
     ],
-)
+)  # fmt: skip
 def test_noun_is_in_the_plural_unless_there_is_one(number: int, noun: str, text: str) -> None:
     assert plural(number, noun) == text
 

@@ -166,8 +166,12 @@ def _key(key: Any) -> str:
     return key
 
 
+def _path_text(path: Path) -> str:
+    return ".".join(map(str, path)) or "at the root"
+
+
 def _absent(path: Path) -> YamlError:
-    return YamlError(f"There is no field {'.'.join(map(str, path)) or 'at the root'}")
+    return YamlError(f"There is no field {_path_text(path)}")
 
 
 def _change(value: Any, path: Path, change: Callable[[Any], Any], whole: Path) -> Any:
@@ -561,7 +565,7 @@ def _insert_flow(tree: Tree, text: str, *, before: Slot | None, after: Slot) -> 
 def _delete(tree: Tree, path: Path) -> Replacement:
     slot = tree.slot(path)
     if slot is None:
-        raise YamlError(f"There is no field {_path_text(path)}")
+        raise _absent(path)
     siblings: tuple[Slot, ...]
     siblings = slot.parent.entries if isinstance(slot.parent, Mapping) else slot.parent.items
     if len(siblings) == 1:
@@ -629,14 +633,10 @@ def _set_head_comment(tree: Tree, path: Path, text: str | None) -> Replacement:
 def _block_slot(tree: Tree, path: Path) -> Slot:
     slot = tree.slot(path)
     if slot is None:
-        raise YamlError(f"There is no field {_path_text(path)}")
+        raise _absent(path)
     if slot.parent.style is Style.FLOW:
         raise YamlError(f"The field {_path_text(path)} is in flow style, where comments have no owner")
     return slot
-
-
-def _path_text(path: Path) -> str:
-    return ".".join(map(str, path)) or "at the root"
 
 
 def _comment_lines(text: str | None) -> list[str]:
@@ -825,15 +825,10 @@ class _Pending(NamedTuple):
 
 def _plan(tree: Tree, edit: Edit, pending: list[_Pending]) -> _Pending | None:
     """Return an edit of a tree as planned, None if it depends on pending edits."""
-    touched, anchor = _touched(tree, edit), None
-    path = edit.path
-    for step in pending:
-        is_in_new = bool(step.touched.added) and path[: len(step.touched.added)] == step.touched.added
-        if (
-            is_in_new
-            or touched.added == (step.touched.added or None)
-            or not touched.is_disjoint(step.touched)
-        ):
+    touched = _touched(tree, edit)
+    for other, _, _ in pending:
+        is_in_new = bool(other.added) and edit.path[: len(other.added)] == other.added
+        if is_in_new or touched.added == (other.added or None) or not touched.is_disjoint(other):
             return None
     if not isinstance(edit, AddKey) or not touched.added:
         return _Pending(touched, plan_splice(tree, edit))

@@ -139,14 +139,11 @@ def test_annotation_of_another_kind_is_unknown(kind: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {},
-        {"metadata": None},
-        {"metadata": {"annotations": None}},
-        {"metadata": {"annotations": []}},
+        {}, {"metadata": None}, {"metadata": {"annotations": None}}, {"metadata": {"annotations": []}},
         {"metadata": {"annotations": {"example.com/paused": "yes", 1: "x"}}},
         {"metadata": "text"},
     ],
-)
+)  # fmt: skip
 def test_foreign_annotations_are_ignored(value: dict[str, object]) -> None:
     assert check_keys("PackageVariant", value) == ()
 

@@ -94,15 +94,11 @@ def test_version_range_has_no_name() -> None:
 @pytest.mark.parametrize(
     ("selectors", "shown"),
     [
-        ({"revision": 3}, "app/3"),
-        ({"tag": "stable"}, "app/stable"),
-        ({"version": "^1"}, "app/^1"),
-        ({"branch": "next"}, "app/next"),
-        ({"workspaceName": "wip"}, "app/0"),
-        ({}, "app/0"),
+        ({"revision": 3}, "app/3"), ({"tag": "stable"}, "app/stable"), ({"version": "^1"}, "app/^1"),
+        ({"branch": "next"}, "app/next"), ({"workspaceName": "wip"}, "app/0"), ({}, "app/0"),
         ({"package": None}, "/0"),
     ],
-)
+)  # fmt: skip
 def test_upstream_without_a_repository_is_missing(selectors: dict[str, Any], shown: str) -> None:
     upstream = Upstream.model_validate({"repo": "gone", "package": "app", **selectors})
 

@@ -130,10 +130,7 @@ def test_limit_without_words_is_called_one() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (None, ""),
-        (7, ""),
-        ("  busy \n", "busy"),
-        ("x" * 400, "x" * 300),
+        (None, ""), (7, ""), ("  busy \n", "busy"), ("x" * 400, "x" * 300),
         ({"message": "Validation Failed", "errors": [{"code": "invalid", "field": "base"}]},
          "Validation Failed; invalid; base"),
         ({"error": "invalid_token", "error_description": "It ended"}, "invalid_token; It ended"),

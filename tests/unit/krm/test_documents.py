@@ -152,11 +152,8 @@ def test_file_that_is_split_and_joined_is_the_same(text: str, line_break: str, m
     [
         File.of(b"a: 1\n", Mode.SYMLINK),
         File.of(b"a: 1\n" + b" " * PACKAGE_LIMITS.max_bytes),
-        File.of(b"a: \xff\n"),
-        File.of(b"%YAML 1.2\n---\na: 1\n"),
-        File.of(b"--- {a: 1}\n"),
-        File.of(b"a: 1\n--- text\n"),
-        File.of(b"a: 1\n---\rb: 1\n"),
+        File.of(b"a: \xff\n"), File.of(b"%YAML 1.2\n---\na: 1\n"), File.of(b"--- {a: 1}\n"),
+        File.of(b"a: 1\n--- text\n"), File.of(b"a: 1\n---\rb: 1\n"),
         File.of(b"a: 1\n---\n\xef\xbb\xbfb: 1\n"),
         File.of(b"a: [\n"),
         File.of(b"a: 1\n---\nb: [\n"),
@@ -173,16 +170,11 @@ def test_file_that_is_split_and_joined_is_the_same(text: str, line_break: str, m
         "broken",
         "broken later",
     ],
-)
+)  # fmt: skip
 def test_file_that_could_not_be_joined_again_is_not_split(file: File) -> None:
     assert resources_in(file) is None
     assert documents_of(file) == ()
-
-
-def test_file_of_the_greatest_size_is_split() -> None:
-    file = File.of(b"a: 1\n#" + b" " * (PACKAGE_LIMITS.max_bytes - 6))
-
-    assert len(documents_of(file)) == 1
+    assert len(documents_of(File.of(b"a: 1\n#" + b" " * (PACKAGE_LIMITS.max_bytes - 6)))) == 1
 
 
 @pytest.mark.parametrize(
@@ -199,14 +191,8 @@ def test_documents_are_joined_with_the_markers_that_are_missing(
     pieces: list[tuple[str, str]], joined: str
 ) -> None:
     assert join_documents(pieces).decode() == joined
-
-
-def test_missing_line_ends_and_markers_are_those_of_the_file() -> None:
-    pieces = [("", "a: 1"), ("", "b: 1\n")]
-
-    joined = join_documents(pieces, "# end\n", TextFormat("\ufeff", "\r\n"))
-
-    assert joined.decode() == "\ufeffa: 1\r\n---\r\nb: 1\r\n# end\r\n"
+    windows = join_documents([("", "a: 1"), ("", "b: 1\n")], "# end\n", TextFormat("\ufeff", "\r\n"))
+    assert windows.decode() == "\ufeffa: 1\r\n---\r\nb: 1\r\n# end\r\n"
 
 
 def test_one_document_is_edited_by_its_number() -> None:

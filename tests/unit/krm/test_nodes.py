@@ -23,22 +23,13 @@ ALIASED = "a: &x {b: 1}\nc: [*x, {d: 2}]\ne: {f: &y 1, g: *y}\nh: 3\n"
 @pytest.mark.parametrize(
     ("path", "alone", "whole"),
     [
-        ((), False, True),
-        (("a",), True, True),
-        (("a", "b"), True, True),
-        (("c",), False, True),
-        (("c", 0), True, True),
-        (("c", 0, "b"), True, True),
-        (("c", 1), False, False),
-        (("c", 1, "d"), False, False),
-        (("c", 2), False, False),
-        (("e",), False, True),
-        (("e", "f"), True, True),
-        (("e", "g"), True, True),
-        (("h",), False, False),
+        ((), False, True), (("a",), True, True), (("a", "b"), True, True), (("c",), False, True),
+        (("c", 0), True, True), (("c", 0, "b"), True, True), (("c", 1), False, False),
+        (("c", 1, "d"), False, False), (("c", 2), False, False), (("e",), False, True),
+        (("e", "f"), True, True), (("e", "g"), True, True), (("h",), False, False),
         (("gone", "x"), False, False),
     ],
-)
+)  # fmt: skip
 def test_path_is_aliased_at_or_above_it_and_below_if_asked(
     path: tuple[Any, ...], *, alone: bool, whole: bool
 ) -> None:

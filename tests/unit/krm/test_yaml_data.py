@@ -33,20 +33,13 @@ from tests.support.values import replace
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (1.0, 1),
-        (-2.0, -2),
-        (1.5, 1.5),
-        (2.0**62, 2**62),
-        (2.0**63, 2.0**63),
-        (-(2.0**63), -(2.0**63)),
-        (True, True),
-        ("1.0", "1.0"),
-        ((1.0, [2.0]), [1, [2]]),
+        (1.0, 1), (-2.0, -2), (1.5, 1.5), (2.0**62, 2**62), (2.0**63, 2.0**63), (-(2.0**63), -(2.0**63)),
+        (True, True), ("1.0", "1.0"), ((1.0, [2.0]), [1, [2]]),
         ({"a": (3.0,), "b": None}, {"a": [3], "b": None}),
         (Raw("x: 1 # c\nz: [1.0]"), {"x": 1, "z": [1]}),
         (Raw("# nothing"), None),
     ],
-)
+)  # fmt: skip
 def test_value_reads_back_as_json(value: Any, plain: Any) -> None:
     found = plain_value(value)
 

@@ -17,21 +17,13 @@ LITERAL, FOLDED, SINGLE, DOUBLE = Style.LITERAL, Style.FOLDED, Style.SINGLE, Sty
 @pytest.mark.parametrize(
     ("value", "like", "text"),
     [
-        ("a", Style.PLAIN, "a"),
-        ("a", SINGLE, "'a'"),
-        ("it's", SINGLE, "'it''s'"),
-        ("a\nb", SINGLE, '"a\\nb"'),
-        ("\x07", SINGLE, '"\\u0007"'),
-        ("a", DOUBLE, '"a"'),
-        ("", Style.PLAIN, '""'),
-        ("a", LITERAL, "|-\n  a"),
-        ("a\n", LITERAL, "|\n  a"),
+        ("a", Style.PLAIN, "a"), ("a", SINGLE, "'a'"), ("it's", SINGLE, "'it''s'"),
+        ("a\nb", SINGLE, '"a\\nb"'), ("\x07", SINGLE, '"\\u0007"'), ("a", DOUBLE, '"a"'),
+        ("", Style.PLAIN, '""'), ("a", LITERAL, "|-\n  a"), ("a\n", LITERAL, "|\n  a"),
         ("a\n\n", LITERAL, "|+\n  a\n"),
         ("a\nb", Style.PLAIN, "|-\n  a\n  b"),
         ("a\n\nb\n", Style.PLAIN, "|\n  a\n\n  b"),
-        (" a\n", LITERAL, "|2\n   a"),
-        ("\na\n", LITERAL, "|2\n\n  a"),
-        ("\ta\n", LITERAL, "|2\n  \ta"),
+        (" a\n", LITERAL, "|2\n   a"), ("\na\n", LITERAL, "|2\n\n  a"), ("\ta\n", LITERAL, "|2\n  \ta"),
         ("a\nb\n", FOLDED, ">\n  a\n\n  b"),
         ("a\n\nb", FOLDED, ">-\n  a\n\n\n  b"),
         ("a\n b\n", FOLDED, "|\n  a\n   b"),
@@ -43,14 +35,12 @@ LITERAL, FOLDED, SINGLE, DOUBLE = Style.LITERAL, Style.FOLDED, Style.SINGLE, Sty
         ("\ufeff", Style.PLAIN, '"\\uFEFF"'),
         ("😀", Style.PLAIN, "😀"),
         ("\U0001fffe", Style.PLAIN, "\U0001fffe"),
-        (None, Style.PLAIN, "null"),
-        (True, SINGLE, "true"),
-        (False, Style.PLAIN, "false"),
+        (None, Style.PLAIN, "null"), (True, SINGLE, "true"), (False, Style.PLAIN, "false"),
         (1.5, Style.PLAIN, "1.5"),
         (-(2**63), Style.PLAIN, str(-(2**63))),
         (2**63 - 1, Style.PLAIN, str(2**63 - 1)),
     ],
-)
+)  # fmt: skip
 def test_scalar_keeps_the_style_where_it_can(value: Any, like: Style, text: str) -> None:
     assert write_scalar(value, like=like) == text
 

@@ -247,13 +247,7 @@ def test_position_inside_a_scalar(case: PositionCase) -> None:
     assert document.mark_inside(path, value.index(case.find)) == (case.line, case.column)
 
 
-def test_position_beyond_the_end_is_the_last_character() -> None:
-    document = load_documents(b"e: abc\n")[0]
-
-    assert document.mark_inside(("e",), 99) == (1, 6)
-
-
-def test_position_inside_a_collection_is_its_start() -> None:
+def test_position_beyond_the_end_is_the_last_character_and_in_a_collection_its_start() -> None:
+    assert load_documents(b"e: abc\n")[0].mark_inside(("e",), 99) == (1, 6)
     document = load_documents(b"e:\n  f: 1\n")[0]
-
     assert document.mark_inside(("e",), 3) == document.mark(("e",))

@@ -22,116 +22,42 @@ BOOLS = [
 ]
 NULLS = [Case(text, None) for text in ("", "~", "null", "Null", "NULL", '!!null ""')]
 INTEGERS = [
-    Case("0", 0),
-    Case("-0", 0),
-    Case("+1", 1),
-    Case("12", 12),
-    Case("0777", 511),
-    Case("0o777", 511),
-    Case("0O17", 15),
-    Case("-0o17", -15),
-    Case("0x1F", 31),
-    Case("+0x1f", 31),
-    Case("-0b11", -3),
-    Case("0B11", 3),
-    Case("1_000", 1000),
-    Case("1__0", 10),
-    Case("1_", 1),
-    Case("0_7", 7),
-    Case("0o_7", 7),
+    Case("0", 0), Case("-0", 0), Case("+1", 1), Case("12", 12), Case("0777", 511), Case("0o777", 511),
+    Case("0O17", 15), Case("-0o17", -15), Case("0x1F", 31), Case("+0x1f", 31), Case("-0b11", -3),
+    Case("0B11", 3), Case("1_000", 1000), Case("1__0", 10), Case("1_", 1), Case("0_7", 7), Case("0o_7", 7),
     Case("9223372036854775807", 2**63 - 1),
     Case("-9223372036854775808", -(2**63)),
-    Case('!!int "12"', 12),
-    Case('!!int "1_000"', 1000),
-    Case("!!int 0x1_F", 31),
-]
+    Case('!!int "12"', 12), Case('!!int "1_000"', 1000), Case("!!int 0x1_F", 31),
+]  # fmt: skip
 FLOATS_THAT_JSON_MAKES_INTEGERS = [
-    Case("1e3", 1000),
-    Case("1E3", 1000),
-    Case("1e+3", 1000),
-    Case("1.", 1),
-    Case("1.0", 1),
-    Case("-0.0", 0),
-    Case("08", 8),
-    Case("1e-400", 0),
-    Case("!!float 1", 1),
-]
+    Case("1e3", 1000), Case("1E3", 1000), Case("1e+3", 1000), Case("1.", 1), Case("1.0", 1), Case("-0.0", 0),
+    Case("08", 8), Case("1e-400", 0), Case("!!float 1", 1),
+]  # fmt: skip
 FLOATS = [
-    Case("1.5", 1.5),
-    Case(".5", 0.5),
-    Case("+.5", 0.5),
-    Case(".5_0", 0.5),
-    Case("1_0.5_0", 10.5),
-    Case("1e-7", 1e-7),
-    Case("1e21", 1e21),
+    Case("1.5", 1.5), Case(".5", 0.5), Case("+.5", 0.5), Case(".5_0", 0.5), Case("1_0.5_0", 10.5),
+    Case("1e-7", 1e-7), Case("1e21", 1e21),
     Case("12345678901234567890", 12345678901234567890.0),
     Case("99999999999999999999999", 1e23),
     Case("0777777777777777777777777", 777777777777777777777777.0),
-]
-STRINGS = [
-    Case(text, text)
-    for text in (
-        "1:30",
-        "2001-01-01",
-        "2001-01-01T00:00:00Z",
-        "1e",
-        "1e400",
-        "0x",
-        "0b",
-        "0x1p4",
-        "0xFFFFFFFFFFFFFFFFF",
-        "1,000",
-        "_1",
-        "+",
-        ".",
-        "..",
-        "=",
-        "<<",
-        "yEs",
-        "nuLL",
-        "1.2.3",
-        "10.0.0.1",
-        "-a",
-        "9" * 5000,
-    )
-]
+]  # fmt: skip
+TEXTS = (
+    "1:30 2001-01-01 2001-01-01T00:00:00Z 1e 1e400 0x 0b 0x1p4 0xFFFFFFFFFFFFFFFFF 1,000 _1 + . .. = << yEs"
+    " nuLL 1.2.3 10.0.0.1 -a"
+)
+STRINGS = [Case(text, text) for text in (*TEXTS.split(), "9" * 5000)]
 QUOTED_AND_TAGGED = [
-    Case('"on"', "on"),
-    Case("'12'", "12"),
-    Case('""', ""),
-    Case('"\\u0041"', "A"),
-    Case("!!str 12", "12"),
-    Case("!!str", ""),
-    Case("!foo 12", "12"),
-    Case("! 12", "12"),
-    Case("!!bool yes", True),
-    Case('!!bool "yes"', True),
-    Case("!!binary aGk=", "hi"),
+    Case('"on"', "on"), Case("'12'", "12"), Case('""', ""), Case('"\\u0041"', "A"), Case("!!str 12", "12"),
+    Case("!!str", ""), Case("!foo 12", "12"), Case("! 12", "12"), Case("!!bool yes", True),
+    Case('!!bool "yes"', True), Case("!!binary aGk=", "hi"),
     Case("!!timestamp 2001-01-01", "2001-01-01"),
-    Case("!!set {a: b}", {"a": "b"}),
-    Case("!!map x", "x"),
-    Case("!!float 1.5", 1.5),
-]
+    Case("!!set {a: b}", {"a": "b"}), Case("!!map x", "x"), Case("!!float 1.5", 1.5),
+]  # fmt: skip
 CASES = [
-    *BOOLS,
-    *NULLS,
-    *INTEGERS,
-    *FLOATS_THAT_JSON_MAKES_INTEGERS,
-    *FLOATS,
-    *STRINGS,
-    *QUOTED_AND_TAGGED,
-]
+    *BOOLS, *NULLS, *INTEGERS, *FLOATS_THAT_JSON_MAKES_INTEGERS, *FLOATS, *STRINGS, *QUOTED_AND_TAGGED,
+]  # fmt: skip
 REFUSED = [
-    ".inf",
-    "-.Inf",
-    ".nan",
-    "!!float .inf",
-    "!!int 1.5",
-    "!!int",
-    "!!bool x",
-    "!!null x",
-    "!!timestamp x",
-]
+    ".inf", "-.Inf", ".nan", "!!float .inf", "!!int 1.5", "!!int", "!!bool x", "!!null x", "!!timestamp x",
+]  # fmt: skip
 
 
 def _exactly(value: Any) -> tuple[str, Any]:
@@ -154,16 +80,9 @@ def test_scalar_that_kubernetes_refuses_is_an_error_with_a_position(text: str) -
 
 
 KEYS = [
-    Case("on", "true"),
-    Case("n", "false"),
-    Case("1", "1"),
-    Case("0777", "511"),
-    Case("1e3", "1000"),
-    Case("1.5", "1.5"),
-    Case("2001-01-01", "2001-01-01"),
-    Case('"on"', "on"),
-    Case("!!str 012", "012"),
-]
+    Case("on", "true"), Case("n", "false"), Case("1", "1"), Case("0777", "511"), Case("1e3", "1000"),
+    Case("1.5", "1.5"), Case("2001-01-01", "2001-01-01"), Case('"on"', "on"), Case("!!str 012", "012"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", KEYS, ids=lambda case: case.text)

@@ -61,15 +61,10 @@ def test_limits_are_the_largest_that_is_read(tmp_path: Path, files: dict[str, st
 @pytest.mark.parametrize(
     ("target", "inside"),
     [
-        ("a", True),
-        ("../a", True),
-        ("./../d/a", True),
-        ("../../a", False),
-        ("../../package/a", False),
-        ("x/../../../a", False),
-        ("/a", False),
+        ("a", True), ("../a", True), ("./../d/a", True), ("../../a", False), ("../../package/a", False),
+        ("x/../../../a", False), ("/a", False),
     ],
-)
+)  # fmt: skip
 def test_link_stays_in_the_package_at_every_step(tmp_path: Path, target: str, inside: bool) -> None:
     root = write(tmp_path / "package", {"a": "1", "d/a": "2"})
     (root / "d/link").symlink_to(target)

@@ -91,24 +91,11 @@ def test_addresses_not_allowed_are_refused(case: Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "localhost",
-        "LOCALHOST.",
-        "a.localhost",
-        "127.0.0.2",
-        "127.1",
-        "2130706433",
-        "0x7f.1",
-        "0177.0.0.1",
-        "0",
-        "0.0.0.0",
-        "[::1]",
-        "[::]",
-        "[::ffff:127.0.0.1]",
-        "[0:0::ffff:7f00:1]",
-        "[fe80::1]",
+        "localhost", "LOCALHOST.", "a.localhost", "127.0.0.2", "127.1", "2130706433", "0x7f.1", "0177.0.0.1",
+        "0", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0::ffff:7f00:1]", "[fe80::1]",
         "169.254.169.254",
     ],
-)
+)  # fmt: skip
 def test_this_machine_is_known_in_every_spelling(host: str, tmp_path: Path) -> None:
     control = Mirrors(tmp_path).open(REMOTE)
 

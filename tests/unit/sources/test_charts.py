@@ -186,17 +186,11 @@ def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
 @pytest.mark.parametrize(
     ("tags", "version", "path", "want"),
     [
-        (PLAIN, "", "web", "1.1.0"),
-        (PLAIN, "~1.0", "web", "v1.0.0"),
-        (PLAIN, "v1.0.0", "web", "v1.0.0"),
-        (PLAIN, "", "", "root 1.1.0"),
-        (NAMED, "", "web", "web/v1.1.0"),
-        (NAMED, "~1.0", "web", "web-1.0.0"),
-        (NAMED, "v9.0.0", "web", "v9.0.0"),
-        (PLAIN, "main", "web", "main"),
-        ((), "", "web", "main"),
+        (PLAIN, "", "web", "1.1.0"), (PLAIN, "~1.0", "web", "v1.0.0"), (PLAIN, "v1.0.0", "web", "v1.0.0"),
+        (PLAIN, "", "", "root 1.1.0"), (NAMED, "", "web", "web/v1.1.0"), (NAMED, "~1.0", "web", "web-1.0.0"),
+        (NAMED, "v9.0.0", "web", "v9.0.0"), (PLAIN, "main", "web", "main"), ((), "", "web", "main"),
     ],
-)
+)  # fmt: skip
 def test_a_chart_in_git_is_at_a_tag_of_its_own_a_branch_or_a_commit(
     mirrors: Mirrors, tags: tuple[str, ...], version: str, path: str, want: str
 ) -> None:

@@ -150,15 +150,12 @@ def test_manifests_are_yaml_and_json_outside_of_packages(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (None, "a: 1\n"),
-        ("", "a: 1\n"),
-        ("b: 2\n", "b: 2\n---\na: 1\n"),
-        ("b: 2", "b: 2\n---\na: 1\n"),
+        (None, "a: 1\n"), ("", "a: 1\n"), ("b: 2\n", "b: 2\n---\na: 1\n"), ("b: 2", "b: 2\n---\na: 1\n"),
         ("b: 2\n---\n", "b: 2\n---\na: 1\n"),
         ("b: 2\n---", "b: 2\n---\na: 1\n"),
         ("\n\n", "\n\na: 1\n"),
     ],
-)
+)  # fmt: skip
 def test_document_comes_last_in_its_file(tmp_path: Path, before: str | None, after: str) -> None:
     file = tmp_path / "new/m.yaml"
     if before is not None:
