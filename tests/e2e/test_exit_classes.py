@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +11,12 @@ import pytest
 from reconciler.base import effects
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
+from tests.e2e.test_hints import commit, configure, world_of
 from tests.support.exits import LINES, LOCAL, leaf_commands
-from tests.support.git import Repo, make_repository
-from tests.support.small_world import app, manifest, variant, write_world
+from tests.support.git import make_repository
+from tests.support.small_world import manifest
 from tests.support.world import World
 
-WEB = manifest("edge-1", "web")
 WRONG = """\
 apiVersion: reconciler.dev/v1alpha1
 kind: Reconciler
@@ -83,92 +82,23 @@ def test_bug_is_reported_with_what_to_do(name: str, tmp_path: Path, monkeypatch:
     assert "Please report it with everything above and these versions:" in said.err
 
 
-def commit(world: World, files: dict[str, str | None], *, branch: str = "main") -> None:
-    world.clock += 60
-    Repo(world.control, time=world.clock).commit(files, branch=branch, start="main")
-
-
-def published(world: World) -> None:
-    world.run("apply")
-    assert world.run("approve", "--all").code == Exit.DONE
-    world.run("apply")
-
-
-def guarded_deletion(world: World) -> None:
-    """Remove a manifest where no deletion is allowed without consent."""
-    published(world)
-    text = Repo(world.control).read("main", "reconciler.yaml").decode()
-    commit(world, {"reconciler.yaml": f"{text}  deletions:\n    count: 0\n", WEB: None})
-
-
-def proposed_guarded_deletion(world: World) -> None:
-    """Propose the same on a branch."""
-    published(world)
-    text = Repo(world.control).read("main", "reconciler.yaml").decode()
-    commit(world, {"reconciler.yaml": f"{text}  deletions:\n    count: 0\n"})
-    world.run("apply")
-    commit(world, {WEB: None}, branch="change")
-
-
-def proposed_update(world: World) -> None:
-    published(world)
-    commit(world, {WEB: variant("edge-1", "web", revision=2)}, branch="change")
-
-
-def closed(world: World) -> None:
-    world.run("apply")
-    world.run("pr", "close", "edge-1/web")
-
-
-def conflict(world: World) -> None:
-    published(world)
-    with world.edit("edge-1", "Own image") as copy:
-        (copy / "web/app.yaml").write_text(app("web", 7))
-    commit(world, {WEB: variant("edge-1", "web", revision=2)})
-    world.run("apply")
-
-
-def floating(world: World) -> None:
-    """Let a variant follow a tag that moves after it was published."""
-    text = variant("edge-1", "web").replace("    revision: 1\n", "    tag: stable\n", 1)
-    world.tag("blueprints", "web/stable", "web/v1")
-    commit(world, {WEB: text})
-    published(world)
-    world.tag("blueprints", "web/stable", "web/v2")
-
-
-def stopped(world: World) -> None:
-    """Ask the process to stop, as SIGTERM does, before anything is written."""
-    floating(world)
-    effects.request_shutdown()
-
-
 class Row(NamedTuple):
     """One command that ends with a class of exit, and the line that explains it."""
 
     code: Exit
-    situation: Callable[[World], None]
+    situation: str
     line: str
     text: str
     hint: str = "hint: "
 
 
 ROWS = [
-    Row(Exit.REFUSED, guarded_deletion, "plan", "refused: DeletionGuard: "),
-    Row(Exit.REFUSED, guarded_deletion, "apply", "refused: DeletionGuard: "),
-    Row(Exit.REFUSED, published, "apply --checksum 0123456", "not the one that was reviewed"),
-    Row(Exit.REFUSED, proposed_guarded_deletion, "check --head change", "refused: DeletionGuard: "),
-    Row(Exit.REFUSED, closed, "approve edge-1/web", "refused: edge-1/web: Pull request edge-1#2 was closed"),
-    Row(Exit.REFUSED, closed, "pr merge edge-1/web", "Pull request edge-1#2 was closed"),
-    Row(Exit.REFUSED, published, "pr close edge-1/web", "was merged and cannot be closed"),
-    Row(Exit.REFUSED, floating, "lock --frozen", "PackageVariant default/web-edge-1 would have to change"),
-    Row(Exit.PARTIAL, stopped, "apply", "error: The run was stopped by a signal"),
-    Row(Exit.WAITING, conflict, "plan", "conflict in app.yaml", "answer it in the pull request"),
-    Row(Exit.WAITING, conflict, "apply", "conflict in app.yaml", "answer it in the pull request"),
-    Row(Exit.WAITING, closed, "plan", "Its pull request #2 was closed", "reconciler.dev/retry"),
-    Row(Exit.PENDING, proposed_update, "check --head change --detailed-exitcode", "update", ""),
-    Row(Exit.PENDING, floating, "plan --detailed-exitcode", "update  edge-1/web", ""),
-    Row(Exit.PENDING, floating, "lock --check", "~ PackageVariant default/web-edge-1: ", ""),
+    Row(Exit.REFUSED, "no consent", "apply", "refused: DeletionGuard: "),
+    Row(Exit.REFUSED, "published", "apply --checksum 0123456", "not the one that was reviewed"),
+    Row(Exit.PARTIAL, "moved tag", "apply", "error: The run was stopped by a signal"),
+    Row(Exit.WAITING, "conflict", "apply", "conflict in app.yaml", "answer it in the pull request"),
+    Row(Exit.PENDING, "proposed update", "check --head change --detailed-exitcode", "update", ""),
+    Row(Exit.PENDING, "moved tag", "lock --check", "~ PackageVariant default/web-edge-1: ", ""),
 ]
 
 
@@ -177,9 +107,9 @@ def test_exit_class_has_a_line_that_explains_it(
     row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(effects, "requested", effects.Flag())
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    row.situation(world)
+    world = world_of(row.situation, tmp_path / "w")
+    if row.code == Exit.PARTIAL:  # as SIGTERM does, before anything is written
+        effects.request_shutdown()
 
     said = world.run(*row.line.split())
 
@@ -193,14 +123,11 @@ def test_exit_class_has_a_line_that_explains_it(
 def test_waiting_is_no_failure_where_asked(
     line: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    conflict(world)
+    world = world_of("conflict", tmp_path / "w")
     if where == "environment":
         monkeypatch.setenv("RECONCILER_EXIT_WAITING", "0")
     else:
-        text = Repo(world.control).read("main", "reconciler.yaml").decode()
-        commit(world, {"reconciler.yaml": f"{text}  exit:\n    waiting: 0\n"})
+        configure(world, "  exit:\n    waiting: 0\n")
 
     report = json.loads(world.run(line, "-o", "json").out)
     said = world.run(line)
@@ -211,47 +138,7 @@ def test_waiting_is_no_failure_where_asked(
 
 def test_waiting_hides_no_other_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECONCILER_EXIT_WAITING", "0")
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    conflict(world)
+    world = world_of("conflict", tmp_path / "w")
     commit(world, {manifest("edge-1", "new"): "kind: [\n"})
 
     assert world.run("plan").code == Exit.INVALID_INPUT
-
-
-@pytest.mark.parametrize("value", ["1", "7x", "3"])
-def test_no_other_code_can_be_given_to_waiting(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RECONCILER_EXIT_WAITING", value)
-    write_world(tmp_path / "w", ("edge-1",))
-
-    said = World(tmp_path / "w").run("plan")
-
-    assert said.code == Exit.INVALID_INPUT
-    assert "exit.waiting" in said.err
-
-
-@pytest.mark.parametrize("name", sorted(LINES))
-def test_every_command_outside_a_repository_is_a_wrong_call(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    code = invoke([*LINES[name], "--cache-dir", str(tmp_path / "c")])
-
-    said = capfd.readouterr().err
-    assert code == Exit.USAGE
-    assert said.startswith(f"error: {tmp_path} is not a Git repository or working copy\nhint: ")
-
-
-def test_nothing_is_open_only_where_it_was_read(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
-    world.run("apply")
-    (world.root / "edge-1.git").rename(world.root / "away")
-
-    listed, approved = world.run("pr", "list"), world.run("approve", "--all")
-
-    assert listed.out == "There are no open pull requests in the repositories that were read.\n"
-    assert approved.out == "Nothing is open in the repositories that were read.\n"

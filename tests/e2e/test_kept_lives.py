@@ -1,6 +1,5 @@
 """Lives that once violated a promise, kept: every check of the combination machine after each step."""
 
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,74 +43,80 @@ def play(root: Path, steps: Steps, *, variant: dict[str, Any] | None = None, **f
     return life
 
 
-def test_nested_foreign_package_stays_on_main(tmp_path: Path) -> None:
-    play(tmp_path, [("approve_all", {})], neighbours=["package:web/inner"])
+REMOVED = {"kind": "remove", "file": "service.yaml", "line": ""}
+DEPLOYED = value("  strategy: rolling", "deploy.yaml")
+SERVED = value("  type: ClusterIP", "service.yaml")
+NORTH = ("change_site", {"site": "north", "present": True})
+UNFOLLOWED = ("bump", {"package": "web", "edits": [COLOR], "stable": False, "follow": False})
+SECOND = {"name": "db", "package": "db", "repository": "edge-1", "paths": ["db"]}
+ALL: Steps = [("approve_all", {})]
 
 
-@pytest.mark.parametrize("adoption", ["adoptNone", "adoptExisting"])
-def test_directory_of_a_person_keeps_its_files(tmp_path: Path, adoption: str) -> None:
-    play(tmp_path, [("approve_all", {})], variant={"adoption": adoption}, neighbours=["files:web"])
+def asks(number: int, **more: str) -> tuple[str, dict[str, Any]]:
+    verb = "choose_while_away" if more else "choose_upstream"
+    return verb, {"name": "web", "form": "revision", "number": number, **more}
 
 
-def test_plain_file_in_the_way_stalls_its_variant_alone(tmp_path: Path) -> None:
-    play(tmp_path, [("approve_all", {})], neighbours=["file:web"])
+def annotated(key: str, text: str) -> Steps:
+    return [("annotate", {"name": "web", "annotations": {f"reconciler.dev/{key}": text}}), bump(COLOR)]
 
 
-def test_declined_push_leaves_no_condition_true(tmp_path: Path) -> None:
-    play(tmp_path, [("decline_the_next_push", {"repository": "edge-1"}), bump(COLOR)])
+LIVES: dict[str, tuple[Steps, dict[str, Any]]] = {
+    "a nested foreign package stays on main": (ALL, {"neighbours": ["package:web/inner"]}),
+    "a directory of a person keeps its files": (ALL, {"neighbours": ["files:web"]}),
+    "a file in the way stalls its variant alone": (ALL, {"neighbours": ["file:web"]}),
+    "a declined push leaves no condition true": (
+        [("decline_the_next_push", {"repository": "edge-1"}), bump(COLOR)],
+        {},
+    ),
+    "a package whose branch is gone is not ready": ([("delete_branch", DRAFT)], {}),
+    "a rejected package is not ready": ([("close", DRAFT)], {}),
+    "a note in another file answers no conflict": (
+        [
+            *(*MERGED, ("edit_main", {**MAIN, "edit": COLOR}), bump(COLOR)),
+            ("edit_draft", {**DRAFT, "head": "drafts/web/packagevariant-3", "edit": NOTE}),
+        ],
+        {},
+    ),
+    "an annotation that means nothing is a problem": (annotated("paused", "yes"), {}),
+    "a misspelt annotation is a problem": (annotated("onconflict", "local"), {}),
+    "a checksum covers a missing pull request": ([("lose_a_pull_request", DRAFT)], {}),
+    "an upstream policy drops nothing without a word": (
+        [*MERGED, ("edit_main", {**MAIN, "edit": REMOVED}), bump(SERVED)],
+        {"variant": {"policy": "upstream"}},
+    ),
+    "an unread upstream is not called unchanged": ([*MERGED, UNFOLLOWED, asks(2, away="catalog")], {}),
+    "an unread downstream is not called unchanged": ([*MERGED, UNFOLLOWED, asks(2, away="edge-1")], {}),
+    "a check says what merging a revision does": ([*MERGED, UNFOLLOWED, *map(asks, (2, 3, 1))], {}),
+    **{
+        f"{name} that is away is told": ([("hide_a_repository", {"repository": name}), bump(COLOR)], {})
+        for name in ("catalog", "edge-1", "edge-2")
+    },
+    **{
+        f"{pipeline} causes no conflict": (
+            [*MERGED, bump(COLOR, DEPLOYED)],
+            {"variant": {"pipeline": pipeline, "policy": "ask"}},
+        )
+        for pipeline in ("setters", "rename", "namespace", "search", "starlark")
+    },
+}
+
+
+@pytest.mark.parametrize("name", sample(list(LIVES), 2))
+def test_life_keeps_every_promise(tmp_path: Path, name: str) -> None:
+    steps, fleet = LIVES[name]
+    play(tmp_path, steps, **fleet)
 
 
 def test_first_push_that_is_declined_leaves_no_condition_true(tmp_path: Path) -> None:
-    added = {"name": "db", "package": "db", "repository": "edge-1", "paths": ["db"]}
     life = play(tmp_path, [])
     life.declined = "edge-1"
-    life.play("add_variant", {"variant": added})
-
-
-@pytest.mark.parametrize("step", ["delete_branch", "close"])
-def test_rejected_package_is_not_ready(tmp_path: Path, step: str) -> None:
-    play(tmp_path, [(step, DRAFT)])
-
-
-def test_note_in_another_file_answers_no_conflict(tmp_path: Path) -> None:
-    draft = {**DRAFT, "head": "drafts/web/packagevariant-3"}
-    play(
-        tmp_path,
-        [
-            *MERGED,
-            ("edit_main", {**MAIN, "edit": COLOR}),
-            bump(COLOR),
-            ("edit_draft", {**draft, "edit": NOTE}),
-        ],
-    )
-
-
-WRONG = (("paused", "yes"), ("pause", "true"), ("on-conflict", "theirs"), ("onconflict", "local"))
-
-
-@pytest.mark.parametrize(("key", "text"), sample(WRONG, 4))
-def test_annotation_that_means_nothing_is_a_problem(tmp_path: Path, key: str, text: str) -> None:
-    annotations = {f"reconciler.dev/{key}": text}
-    play(tmp_path, [("annotate", {"name": "web", "annotations": annotations}), bump(COLOR)])
-
-
-def test_checksum_covers_a_pull_request_that_is_missing(tmp_path: Path) -> None:
-    play(tmp_path, [("lose_a_pull_request", DRAFT)])
-
-
-PIPELINES = ("setters", "rename", "namespace", "labels", "search", "starlark")
-
-
-@pytest.mark.parametrize(("pipeline", "policy"), sample([*product(PIPELINES, ("ask", "upstream"))], 5))
-def test_pipeline_causes_no_conflict(tmp_path: Path, pipeline: str, policy: str) -> None:
-    edits = bump(COLOR, value("  strategy: rolling", "deploy.yaml"))
-    play(tmp_path, [*MERGED, edits], variant={"pipeline": pipeline, "policy": policy})
+    life.play("add_variant", {"variant": SECOND})
 
 
 @pytest.mark.parametrize("pipeline", sample(["labels", "search", "rename"], 3))
 def test_resource_that_only_a_pipeline_changed_goes_with_upstreams(tmp_path: Path, pipeline: str) -> None:
-    removed = {"kind": "remove", "file": "service.yaml", "line": ""}
-    life = play(tmp_path, [*MERGED, bump(removed)], variant={"pipeline": pipeline})
+    life = play(tmp_path, [*MERGED, bump(REMOVED)], variant={"pipeline": pipeline})
 
     (change,) = [c for c in life.last_plan["changes"] if c["variant"]]
     assert (change["reason"], change["conflicts"]) == ("InReview", [])
@@ -135,38 +140,8 @@ def test_what_a_function_wrote_goes_with_it_from_what_nobody_edited(tmp_path: Pa
 
 @pytest.mark.parametrize("form", sample(["yaml", "json", "ndjson", "import"], 4))
 def test_object_of_a_snapshot_is_injected(tmp_path: Path, form: str) -> None:
-    change = ("change_site", {"site": "north", "present": True})
-    variant = {"injection": True}
-    life = play(tmp_path, [change], variant=variant, snapshot=form)
+    life = play(tmp_path, [NORTH], variant={"injection": True}, snapshot=form)
     life.play("choose_injection", {"name": "web", "injection": False})
-
-
-@pytest.mark.parametrize("repository", sample(["catalog", "edge-1", "edge-2"], 3))
-def test_repository_that_is_away_is_told(tmp_path: Path, repository: str) -> None:
-    play(tmp_path, [("hide_a_repository", {"repository": repository}), bump(COLOR)])
-
-
-def test_upstream_policy_drops_nothing_without_a_word(tmp_path: Path) -> None:
-    removed = {"kind": "remove", "file": "service.yaml", "line": ""}
-    changed = value("  type: ClusterIP", "service.yaml")
-    play(
-        tmp_path,
-        [*MERGED, ("edit_main", {**MAIN, "edit": removed}), bump(changed)],
-        variant={"policy": "upstream"},
-    )
-
-
-@pytest.mark.parametrize("away", sample(["catalog", "edge-1"], 2))
-def test_check_calls_no_package_unchanged_that_it_cannot_read(tmp_path: Path, away: str) -> None:
-    unfollowed = ("bump", {"package": "web", "edits": [COLOR], "stable": False, "follow": False})
-    chosen = {"name": "web", "form": "revision", "number": 2, "away": away}
-    play(tmp_path, [*MERGED, unfollowed, ("choose_while_away", chosen)])
-
-
-def test_check_says_what_merging_a_revision_does(tmp_path: Path) -> None:
-    unfollowed = ("bump", {"package": "web", "edits": [COLOR], "stable": False, "follow": False})
-    choices = [("choose_upstream", {"name": "web", "form": "revision", "number": n}) for n in (2, 3, 1)]
-    play(tmp_path, [*MERGED, unfollowed, *choices])
 
 
 def test_refused_deletions_stay_refused_when_orphans_have_left(tmp_path: Path) -> None:
@@ -175,7 +150,7 @@ def test_refused_deletions_stay_refused_when_orphans_have_left(tmp_path: Path) -
         VariantSpec(name, "web", "edge-1", [name], deletion="orphan" if name < "a2" else "delete")
         for name in names
     ]
-    steps: Steps = [("approve_all", {}), ("remove_several", {"names": names}), ("approve_all", {})]
+    steps: Steps = [*ALL, ("remove_several", {"names": names}), *ALL]
     life = play(tmp_path, steps, variants=variants, guard={"minimum": 5, "share": 0.5})
 
     assert {c["reason"] for c in life.last_plan["changes"] if c["variant"]} == {"DeletionGuard"}
@@ -185,10 +160,8 @@ def test_refused_deletions_stay_refused_when_orphans_have_left(tmp_path: Path) -
 
 @pytest.mark.parametrize("form", sample(["yaml", "import"], 2))
 def test_injected_object_is_that_of_the_own_cluster(tmp_path: Path, form: str) -> None:
-    variants = [
-        VariantSpec(name, "site", name, ["site"], injection=True, adoption="adoptNone")
-        for name in ("edge-1", "edge-2")
-    ]
-    change = ("change_site", {"site": "north", "present": True})
     clusters = ["edge-1", "edge-2"]
-    play(tmp_path, [("approve_all", {}), change], variants=variants, snapshot=form, clusters=clusters)
+    variants = [
+        VariantSpec(name, "site", name, ["site"], injection=True, adoption="adoptNone") for name in clusters
+    ]
+    play(tmp_path, [*ALL, NORTH], variants=variants, snapshot=form, clusters=clusters)
