@@ -393,14 +393,9 @@ PARAMETERS = {
     "variables": [{"name": "most", "expression": "int(params.data.most)"}],
 }
 REFERENCE = {"name": "limit", "namespace": "kube-system", "parameterNotFoundAction": "Deny"}
-CONFIG_MAPS = (*KINDS, ("", "ConfigMap"))
 
 
 WITH_LIMIT = [policy(**PARAMETERS), binding(paramRef=REFERENCE)]
-
-
-def that(expression: str) -> dict[str, Any]:
-    return policy(validations=[{"expression": expression}])
 
 
 PODS = {
@@ -465,61 +460,6 @@ def test_kinds_that_decide_are_named_where_snapshots_are_to_have_them(
     assert ("ConfigMap" in kinds) is (count > 6), "the kind of parameters"
 
 
-TWELVE = tuple(f"edge-{number:02}" for number in range(1, 13))
-
-
-def rules_of(number: int) -> list[dict[str, Any]]:
-    """Return the policies of a cluster: each has another mix of three, and another limit."""
-    objects = [*WITH_LIMIT, limit(number % 4 + 4, "kube-system")] if number % 2 else []
-    tags = policy("tags", matchConstraints=PODS, validations=[LATEST])
-    objects += [tags, binding("tags", ["Deny"] if number % 3 == 0 else ["Warn"])] if number % 3 != 1 else []
-    team = "has(object.metadata.labels) && 'team' in object.metadata.labels"
-    labelled = policy("team", validations=[{"expression": team, "message": "no team"}])
-    return [*objects, *([labelled, binding("team")] if number % 4 == 0 else [])]
-
-
-def expected_of(number: int) -> set[tuple[str, str]]:
-    expected = {("refused", "policy few: too many replicas")} if number % 2 and number % 4 + 4 < 7 else set()
-    if number % 3 != 1:
-        verdict = "refused" if number % 3 == 0 else "warned"
-        expected |= {(verdict, "policy tags for its Pods: no image 1")}
-    return expected | ({("old refused", "policy team: no team")} if number % 4 == 0 else set())
-
-
-@pytest.mark.parametrize("settings", ["", "  pullRequests: {groupBy: set}\n"])
-def test_each_of_twelve_clusters_judges_by_its_own_policies(tmp_path: Path, settings: str) -> None:
-    files: dict[str, str] = {}
-    for number, edge in enumerate(TWELVE, start=1):
-        files |= snapshot(edge, rules_of(number), kinds=CONFIG_MAPS)
-    both = ({"d.yaml": scaled("2").replace("nginx:1", "nginx:2")}, {"d.yaml": scaled("7")})
-    world = fleet(tmp_path / "w", *both, edges=TWELVE, settings=settings, **files)
-    asked = {f"manifests/web-{edge}.yaml": variant(edge, 2) for edge in TWELVE}
-    Repo(world.control).commit(asked, branch="more", start="main")
-    patches = world.run("check", "--base", "main", "--head", "more", "--diff").out
-    (about,) = [line for line in patches.splitlines() if line.startswith("# update edge-01/web")]
-    ask_for_second(world, TWELVE)
-
-    judged: dict[str, set[tuple[str, str]]] = {edge: set() for edge in TWELVE}
-    for cluster, verdict, _, message in judgements(world):
-        judged[cluster].add((verdict, message))
-    shown = world.run("apply").out
-
-    assert about.endswith("web/v1 -> web/v2"), "no reason of one cluster for all"
-    assert judged == {edge: expected_of(number) for number, edge in enumerate(TWELVE, start=1)}
-    assert (
-        "would be refused: Deployment policy tags for its Pods: no image 1 (4 packages: edge-03/web," in shown
-    )
-    bodies = world.run("pr", "show", "edge-03#2").out
-    assert "edge-03 would refuse Deployment shop/web: policy tags for its Pods: no image 1" in bodies
-    assert "Nothing to do" in world.run("plan").out
-    left = world.run("approve", "--all")
-    refused = [
-        edge for number, edge in enumerate(TWELVE, 1) if any(v == "refused" for v, _ in expected_of(number))
-    ]
-    assert all(f"refused: {edge}/web" in left.out + left.err for edge in refused)
-    assert left.out.count("approved ") == len(TWELVE) - len(refused)
-
-
 def moved(edge: str, package: str, name: str) -> str:
     manifest = variant(edge, 2).replace(f"name: web-{edge}", f"name: {name}")
     return manifest.replace(f"repo: {edge}, package: web", f"repo: {edge}, package: {package}")
@@ -539,41 +479,3 @@ def test_package_that_moves_is_compared_with_what_main_has_of_it(
     Repo(world.control).commit(files)
 
     assert len([j for j in judgements(world) if j[1] == "refused"]) == count
-
-
-def test_waves_wait_for_a_refused_package(tmp_path: Path) -> None:
-    waves = "  rollouts:\n  - waves:\n    - {name: first, size: 1}\n    - {name: rest}\n"
-    files = ({"d.yaml": deployment("a")}, {"d.yaml": deployment("b")})
-    world = fleet(tmp_path / "w", *files, settings=waves + "  approval: {auto: [{}]}\n")
-    ask_for_second(world)
-    for _ in range(3):
-        world.run("apply")
-
-    listed = world.run("pr", "list").out
-
-    assert "would refuse Deployment shop/web" in listed
-    assert judgements(world), "nothing was approved by policy"
-
-
-HOOK = {
-    "apiVersion": ADMISSION,
-    "kind": "ValidatingWebhookConfiguration",
-    "metadata": {"name": "gate"},
-    "webhooks": [{"name": "gate.x.io", "rules": policy()["spec"]["matchConstraints"]["resourceRules"]}],
-}
-
-
-@pytest.mark.parametrize(("resource", "count"), [("deployments", 1), ("services", 0)])
-def test_webhook_that_is_for_a_changed_object_is_named_once_for_its_cluster(
-    tmp_path: Path, resource: str, count: int
-) -> None:
-    rule = {**HOOK["webhooks"][0]["rules"][0], "resources": [resource]}
-    hook = {**HOOK, "webhooks": [{"name": "gate.x.io", "rules": [rule]}]}
-    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
-    world = fleet(tmp_path / "w", *both, edges=("edge-1",), **snapshot("edge-1", [hook]))
-    ask_for_second(world, ("edge-1",))
-
-    lines = [line for line in world.run("plan").out.splitlines() if line.startswith("not judged")]
-
-    named = "not judged: ValidatingWebhookConfiguration gate is not asked (1 cluster: edge-1)"
-    assert lines == [named] * count

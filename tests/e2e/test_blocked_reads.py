@@ -25,14 +25,9 @@ EDGES = ("edge-1", "edge-2", "edge-3")
 OBJECT = "objects/00/" + "0" * 38
 PLACES = (
     "packed-refs",
-    "HEAD",
     "config",
-    "shallow",
-    "refs/heads/other",
     OBJECT,
     "objects/info/alternates",
-    "objects/pack/pack-0.idx",
-    "commondir",
 )
 SECONDS = 20.0
 """Within which a run ends that has something to wait for; a signal ends it within five or so."""
@@ -100,16 +95,6 @@ def test_a_pipe_in_the_control_repository_is_named(
         assert code == Exit.UNAVAILABLE, (command, said)
         assert f"{odd} is a named pipe" in said
     assert run(["doctor", "--control", str(control)], world.root)[0] == Exit.INVALID_INPUT
-
-
-@pytest.mark.parametrize("name", ["manifests/odd.yaml", ".gitignore", "manifests/.gitignore", "README.md"])
-def test_a_pipe_in_a_working_copy_holds_nobody_up(name: str, world: World, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    subprocess.run(["git", "clone", "-q", str(world.root / "control.git"), str(copy)], check=True)
-    pipe(copy / name)
-
-    for command in ("plan", "validate"):
-        assert run([command], copy)[0] == Exit.DONE, command
 
 
 def test_a_pipe_is_no_secret(world: World, tmp_path: Path) -> None:
@@ -251,18 +236,6 @@ def test_a_signal_ends_a_wait_inside_of_libgit2(number: int, place: str, world: 
     assert all(has_draft(world, edge) for edge in EDGES)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_the_wait_for_a_person_s_pipe(number: int, tmp_path: Path) -> None:
-    arguments = ["snapshot", "import", "-", "--cluster", "c", "--kinds", "ConfigMap", "--out-dir", "out"]
-    waits, held = os.pipe()  # held open: the signal ends the wait, not the end of the input
-    with running(arguments, tmp_path, stdin=waits) as process:
-        stopped(process, number, lambda: bool(children(process.pid)))
-    os.close(waits)
-    os.close(held)
-
-    assert not (tmp_path / "out").exists()
-
-
 PIPED = [
     ["snapshot", "import", "PIPE", "--cluster", "c", "--out-dir", "out"],
     ["validate", "PIPE"],
@@ -353,20 +326,4 @@ def test_a_second_signal_kills_at_once(world: World) -> None:
 
     time.sleep(0.2)
     assert process.returncode == -signal.SIGTERM
-    assert not any(map(is_alive, workers))
-
-
-def test_the_process_that_works_ends_with_the_one_that_watches(world: World) -> None:
-    pipe(world.root / "edge-2.git" / "packed-refs")
-    with running(["apply", "--control", "control.git"], world.root, before=_BLIND) as process:
-        until = time.monotonic() + SECONDS
-        while not children(process.pid) and time.monotonic() < until:
-            time.sleep(0.05)
-        time.sleep(0.5)
-        workers = children(process.pid)
-        process.kill()
-        process.communicate(timeout=2)
-
-    time.sleep(0.2)
-    assert workers
     assert not any(map(is_alive, workers))

@@ -4,7 +4,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -116,43 +115,6 @@ def test_a_cache_of_another_user_is_refused(below: str, root: Path) -> None:
     assert not is_written(root)
     assert planned.returncode == Exit.DONE
     assert "uses a temporary one" in planned.stderr
-
-
-READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
-
-
-def test_a_cache_that_cannot_be_written_is_not_needed_to_plan(root: Path) -> None:
-    assert run(root, "plan").returncode == Exit.DONE
-    cache = root / "cache"
-    cache.chmod(0o500)
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "RECONCILER_"))
-    }
-    before: list[str] = []
-    if os.geteuid() == 0:  # permissions hold nothing from root
-        before = ["unshare", "-m", "sh", "-c", READ_ONLY, str(cache)]
-        if subprocess.run([*before, "true"], capture_output=True, check=False).returncode:
-            pytest.skip("nothing can be mounted here")
-
-    def read_only(command: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "reconciler.cli.main", command, "--control", "control.git"]
-        return subprocess.run(
-            [*before, *line, "--cache-dir", str(cache)],
-            cwd=root,
-            env=kept,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    planned, applied = read_only("plan"), read_only("apply")
-
-    assert planned.returncode == Exit.DONE, planned
-    assert "4 to create" in planned.stdout
-    assert f"note: The cache {cache} cannot be written: this run uses a temporary one." in planned.stderr
-    assert applied.returncode == Exit.UNAVAILABLE, applied
-    assert f"error: The cache {cache} cannot be written" in applied.stderr
-    assert not is_written(root)
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077, 0o000])

@@ -1,6 +1,5 @@
 """Charts in a fleet: what lands is manifests, and what people edit of them survives the next chart."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,36 +149,6 @@ def edit(world: World, edge: str, path: str, old: str, new: str) -> None:
 def files(world: World, edge: str) -> set[str]:
     listed = git(world.root / f"{edge}.git", "ls-tree", "-r", "--name-only", "main:web").split()
     return set(listed) - {"Kptfile", "package-context.yaml", RECORD}
-
-
-def test_chart_lands_as_manifests_and_edits_survive_the_next_charts(world: World) -> None:
-    apply_and_merge(world)
-    assert files(world, "edge-1") == {"configmap_web.yaml", "deployment_web.yaml", "service_web.yaml"}
-    assert "replicas: 2\n" in main(world, "edge-1", "deployment_web.yaml")
-    assert "render-helm-chart" not in main(world, "edge-1", "Kptfile")
-    edit(world, "edge-1", "service_web.yaml", "sessionAffinity: None", "sessionAffinity: ClientIP")
-
-    set_variants(world, revision=2)
-    apply_and_merge(world)
-    deployment = main(world, "edge-1", "deployment_web.yaml")
-    assert "minReadySeconds: 5\n" in deployment
-    assert "# Source: web/templates/workload.yaml\n" in deployment
-    assert "sessionAffinity: ClientIP" in main(world, "edge-1", "service_web.yaml")
-    assert "sessionAffinity: None" in main(world, "edge-2", "service_web.yaml")
-
-    set_variants(world, revision=3)
-    apply_and_merge(world)
-    assert files(world, "edge-1") == {"deployment_web.yaml", "service_web.yaml"}
-    assert "terminationGracePeriodSeconds: 90\n" in main(world, "edge-1", "deployment_web.yaml")
-
-    set_variants(world, revision=2)
-    apply_and_merge(world)
-    assert files(world, "edge-1") == {"configmap_web.yaml", "deployment_web.yaml", "service_web.yaml"}
-    assert "terminationGracePeriodSeconds: 60\n" in main(world, "edge-1", "deployment_web.yaml")
-    assert "sessionAffinity: ClientIP" in main(world, "edge-1", "service_web.yaml")
-    before = world.all_refs()
-    assert world.run("apply", cache="another").code == 0
-    assert world.all_refs() == before
 
 
 def test_value_of_a_variant_changes_what_people_did_not(world: World) -> None:
@@ -459,26 +428,6 @@ def test_package_of_an_older_run_moves_without_a_conflict_and_keeps_its_edits(wo
     before = world.all_refs()
     assert world.run("apply", cache="another").code == 0
     assert world.all_refs() == before
-
-
-def test_chart_that_a_revision_drops_takes_its_manifests_and_keeps_an_edit(world: World) -> None:
-    apply_and_merge(world)
-    edit(world, "edge-2", "service_web.yaml", "None", "ClientIP")
-    with world.edit("blueprints", "Without the chart") as folder:
-        shutil.rmtree(folder / "web/charts")
-        (folder / "web/chart.yaml").unlink()
-        (folder / "web/Kptfile").write_text(KPTFILE.partition("pipeline:")[0])
-        (folder / "web/service.yaml").write_text(SERVICE)
-    world.tag("blueprints", "web/v4", "main")
-    set_variants(world, revision=4)
-
-    apply_and_merge(world)
-
-    for edge in EDGES:
-        assert files(world, edge) == {"service.yaml"}
-        assert RECORD not in git(world.root / f"{edge}.git", "ls-tree", "-r", "--name-only", "main:web")
-    assert "sessionAffinity: ClientIP" in main(world, "edge-2", "service.yaml")
-    assert "sessionAffinity: None" in main(world, "edge-1", "service.yaml")
 
 
 def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,29 +85,6 @@ def test_a_change_is_told_in_one_sentence(root: Path) -> None:
     assert said.code == 10
 
 
-def test_a_change_of_nothing_changes_nothing(root: Path) -> None:
-    propose(root, {"README.md": "words\n"})
-
-    said = check(root, "--detailed-exitcode")
-
-    assert (said.code, said.effect) == (0, "Merging this changes no package\n")
-
-
-@pytest.mark.parametrize("newer", [None, variant("edge-1", "web", revision=2)], ids=["gone", "revision"])
-@pytest.mark.parametrize("applied", [0, 1, 2])
-def test_what_was_merged_meanwhile_is_no_part_of_the_change(
-    root: Path, applied: int, newer: str | None
-) -> None:
-    for commits in range(3):
-        if commits == 1:
-            control = propose(root, {"README.md": "words\n"})
-            control.commit({manifest("edge-1", "web"): newer})
-        if commits < applied:
-            assert run(root, "apply", "--control", "control.git").code in (0, 7)
-
-    assert check(root).effect == "Merging this changes no package\n"
-
-
 def test_every_form_of_the_report_names_what_was_compared(root: Path, tmp_path: Path) -> None:
     control = propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
     base, head = control.oid("main"), control.oid("feature")
@@ -159,23 +136,11 @@ REFUSED = {
         "main would be compared with itself",
         "Name what is proposed, too: --base main --head change",
     ),
-    "no HEAD of the remote": Refused(
-        "switch -qc change;commit -q --allow-empty -m x;-C ../control.git symbolic-ref HEAD refs/heads/gone",
-        "",
-        "has no default branch that the change would be merged into",
-        "Name the branch that it would be merged into: --base main",
-    ),
     "a checkout that is behind": Refused(
         "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1",
         "",
         "This checkout of main is 1 commit behind it, at ",
         "Run `git pull`, and commit the change on a branch of its own (`git switch -c change`).",
-    ),
-    "what is not committed": Refused(
-        "switch -qc change;rm -q manifests/edge-1-web.yaml",
-        "",
-        "change and main are one commit",
-        "Commit the change first, on a branch of its own: 1 file is not committed.",
     ),
     "a detached HEAD": Refused(
         "checkout -q --detach;push -q origin main:change", "", "HEAD and main are one commit", "--head change"
@@ -213,17 +178,6 @@ def test_check_without_two_sides_is_refused(root: Path, level: str, case: Refuse
     assert (said.code, said.out) == (2, "")
     assert case.message in said.err
     assert case.hint in said.err.partition("hint: ")[2]
-
-
-def test_commits_on_the_default_branch_that_are_not_pushed_are_a_change(root: Path) -> None:
-    git(root, "clone", "-q", str(root / "control.git"), str(root / "copy"))
-    git(root / "copy", "rm", "-q", manifest("edge-1", "web"))
-    git(root / "copy", "commit", "-qm", "Remove web")
-
-    said = run(root, "check", "--control", "copy")
-
-    assert (said.code, said.last) == (0, "Merging this ends 1 pending change")
-    assert re.search(r"(?m)^compared  main@\w+ -> main@\w+$", said.out)
 
 
 def test_only_new_problems_fail(root: Path) -> None:
@@ -503,13 +457,6 @@ FAULTS = {
         PIPELINE.format(stage="mutators", image=f"{CATALOG}/apply-setter:v0.2.0"),
         offline=True,
     ),
-    "executable that is not mapped": Fault(
-        "check-names cannot run: no executable is mapped to it",
-        "`reconciler functions list` shows what runs here",
-        16,
-        "  pipeline:\n    validators:\n    - exec: check-names\n",
-        offline=True,
-    ),
     "refused configuration": Fault(
         "set-namespace:v0.4.1: data.namespaces is no field of set-namespace",
         "Did you mean namespace?",
@@ -536,13 +483,6 @@ FAULTS = {
         "Add the object to the snapshot",
         UPSTREAM,
         upstream={"web/region.yaml": POINT},
-    ),
-    "invalid Kptfile": Fault(
-        "edge-1/new would not be ready: ",
-        "",
-        UPSTREAM,
-        upstream={"web/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata: [\n"},
-        effect="Merging this blocks 1 package",
     ),
 }
 
@@ -582,57 +522,3 @@ def test_what_makes_a_new_draft_unready_is_a_problem_of_the_change(root: Path, f
     assert (after.code, strict.code) == (0, 3), after
     assert after.last == "Problems: 1 there before"
     assert f"was there before: manifests/new.yaml:{faulty.line}:" in after.out
-
-
-@pytest.mark.parametrize("faulty", FAULTS.values(), ids=list(FAULTS), indirect=True)
-def test_validate_knows_what_settings_do_not_run(root: Path, faulty: Fault) -> None:
-    git(root, "clone", "-qb", "feature", str(root / "control.git"), str(root / "copy"))
-
-    said = run(root / "copy", "validate")
-    by_itself = run(root, "validate", str(root / "copy/manifests/new.yaml"))
-
-    assert said.code == (3 if faulty.offline else 0)
-    assert (f"manifests/new.yaml:{faulty.line}:" in said.out) is faulty.offline
-    assert by_itself.code == 0, "without a configuration nobody knows what runs"
-
-
-def test_new_package_of_a_set_that_was_broken_before_is_a_problem(root: Path) -> None:
-    """The set's fault was there before, and that its new package cannot be approved was not."""
-    control = Repo(root / "control.git")
-    pipeline = PIPELINE.format(stage="mutators", image="apply-setter:v0.2").replace("\n", "\n      ").rstrip()
-    sets = f"""\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {{name: s, namespace: default}}
-spec:
-  upstream: {{repo: blueprints, package: web, revision: 1}}
-  targets:
-  - repositories:
-    - {{name: edge-1, packageNames: [one]}}
-    template:
-    {pipeline}
-"""
-    control.commit({"manifests/set.yaml": sets})
-    propose(root, {"manifests/set.yaml": sets.replace("[one]", "[one, two]")})
-
-    said = check(root)
-
-    assert said.code == 3
-    assert said.last == "Problems: 1 new, 1 there before"
-    assert "edge-1/two would not be ready: apply-setter:v0.2 cannot run" in said.out
-    assert "was there before: manifests/set.yaml" in said.out
-
-
-def test_markdown_has_the_difference_of_files_folded(root: Path) -> None:
-    run(root, "apply", "--control", "control.git")
-    for cluster in ("edge-1", "edge-2", "edge-3"):
-        Repo(root / f"{cluster}.git").merge("drafts/web/packagevariant-1", how="squash")
-    run(root, "apply", "--control", "control.git")
-    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
-
-    said = check(root, "-o", "markdown")
-
-    folded = said.out.partition("<summary>The files of packages, before and after</summary>")[2]
-    assert "-    ref: web/v1\n+    ref: web/v2\n" in folded
-    assert folded.rstrip().endswith("</details>")
-    assert "<details>" not in check(root, "-o", "markdown", "--level", "manifests").out

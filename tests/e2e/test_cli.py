@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +14,8 @@ import pytest
 from reconciler.cli.main import COMMANDS, main
 from tests.support.command_server import run_reconciler
 from tests.support.git import Repo
-from tests.support.records import recorded
 from tests.support.schema import violations
-from tests.support.small_world import EDGES, manifest, repository, write_world
+from tests.support.small_world import manifest, repository, write_world
 from tests.support.world import World
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -102,17 +100,6 @@ def test_a_wrong_call_says_so(case: Wrong, world: World) -> None:
     assert "Traceback" not in said.err
 
 
-def test_planning_writes_nothing_and_tells_what_is_pending(world: World) -> None:
-    before = world.all_refs()
-
-    assert world.run("plan").code == 0
-    assert world.run("plan", "--detailed-exitcode").code == 10
-    assert world.all_refs() == before
-
-    assert world.run("apply").code == 0
-    assert world.run("plan", "--detailed-exitcode").code == 0
-
-
 def test_a_second_apply_from_nothing_writes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from reconciler.git import push
 
@@ -157,28 +144,6 @@ def test_a_repository_that_only_warns_is_no_failure(world: World) -> None:
     ]
 
 
-def test_a_repository_that_refuses_keeps_its_records_and_the_others_proceed(world: World) -> None:
-    hook = world.root / "edge-2.git/hooks/pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho policy says no >&2\nexit 1\n")
-    hook.chmod(0o755)
-
-    refused = world.run("apply")
-    records = recorded(world.control)
-
-    assert refused.code == 4
-    assert "failed: push edge-2" in refused.out
-    assert DRAFT not in world.all_refs()["edge-2.git"]
-    assert DRAFT in world.all_refs()["edge-3.git"]
-    assert "packagevariants/default/web-edge-1.json" in records
-    assert "packagevariants/default/web-edge-2.json" not in records
-
-    hook.unlink()
-    assert world.run("apply").code == 0
-    assert DRAFT in world.all_refs()["edge-2.git"]
-    assert "packagevariants/default/web-edge-2.json" in recorded(world.control)
-
-
 def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from reconciler.run import plan
 
@@ -209,10 +174,6 @@ def test_apply_does_its_work_when_its_reader_left(world: World) -> None:
 
     assert said.code == 0
     assert "Nothing to do" in said.out
-
-
-def test_a_reader_that_left_hides_no_other_exit_code(world: World) -> None:
-    assert run_unread(world, "plan", "--detailed-exitcode").returncode == 10
 
 
 def run_unread(world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -246,34 +207,6 @@ def test_only_the_reviewed_plan_is_applied(world: World) -> None:
     assert "create  edge-1/web" in said.out
     assert world.all_refs() == before
     assert world.run("apply", "--checksum", reviewed).code == 0
-
-
-def test_too_many_deletions_are_shown_then_refused(world: World) -> None:
-    world.run("apply")
-    world.run("approve", "--all")
-    world.run("apply")
-    control(world).commit(
-        {
-            "reconciler.yaml": control(world).read("main", "reconciler.yaml").decode()
-            + "  deletions:\n    minimum: 1\n    share: 0.1\n",
-            manifest("edge-1", "db"): None,
-            manifest("edge-2", "db"): None,
-        }
-    )
-    before = world.all_refs()
-
-    refused = world.run("apply")
-    assert refused.code == 4
-    assert re.search(r"edge-1/db +DeletionGuard", refused.out)
-    assert "refused: DeletionGuard: " in refused.out
-    assert "hint: " in refused.out
-    packages = {name: refs for name, refs in world.all_refs().items() if name != "control.git"}
-    assert packages == {name: refs for name, refs in before.items() if name != "control.git"}
-    assert world.run("plan").code == 4
-
-    world.consent()
-    assert world.run("apply").code == 0
-    assert "refs/heads/reconciler/fleet/delete/db" in world.all_refs()["edge-1.git"]
 
 
 # Forms of output
@@ -385,17 +318,6 @@ def test_a_draft_without_a_pull_request_is_proposed_by_approving_it(world: World
     assert "Nothing was written.\n" in world.run("apply").out
 
 
-def test_approving_everything_reports_each(world: World) -> None:
-    world.run("apply")
-
-    said = world.run("approve", "--all", "-o", "json")
-
-    items = json.loads(said.out)["items"]
-    assert said.code == 0
-    assert [i["revision"] for i in items] == ["db/v1", "web/v1"] * len(EDGES)
-    assert world.run("approve", "--all").out == "Nothing is open.\n"
-
-
 def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
     world.run("apply")
     Repo(world.root / "edge-1.git").commit({"web/hotfix.yaml": "a: 1\n"}, time=1_767_300_000)
@@ -411,23 +333,3 @@ def test_a_refused_approval_does_not_stop_the_others(world: World) -> None:
 
 
 # Two at once
-
-
-def test_two_runs_at_once_end_where_one_does(tmp_path: Path) -> None:
-    write_world(tmp_path / "w")
-    alone = World(tmp_path / "w")
-    alone.run("apply")
-    wanted = alone.all_refs()
-    (tmp_path / "w").rename(tmp_path / "done")
-    write_world(tmp_path / "w")
-    world = World(tmp_path / "w")
-    line = ("apply", "-q", "--control", str(world.control), "--cache-dir")
-
-    with ThreadPoolExecutor(2) as pool:
-        caches = [str(tmp_path / name) for name in ("one", "two")]
-        runs = list(pool.map(lambda cache: process(*line, cache), caches))
-    last = world.run("apply")
-
-    assert {ran.returncode for ran in runs} <= {0, 5}, [ran.stderr for ran in runs]
-    assert last.code == 0
-    assert world.all_refs() == wanted

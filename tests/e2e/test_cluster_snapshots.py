@@ -130,19 +130,6 @@ def test_injection_looks_in_the_cluster_of_the_downstream_repository(tmp_path: P
     assert world.all_refs() == before
 
 
-def test_object_of_another_clusters_snapshot_does_not_touch_a_package(tmp_path: Path) -> None:
-    variants = {f"manifests/web-{edge}.yaml": VARIANT.format(edge=edge) for edge in EDGES[:2]}
-    world = build(tmp_path / "w", {**variants, **snapshot("edge-1", "ours"), **snapshot("edge-2", "ours")})
-    world.run("apply")
-    before = Repo(tmp_path / "w/edge-1.git").refs()
-
-    Repo(tmp_path / "w/control.git").commit(snapshot("edge-2", "ours", "theirs"))
-    Repo(tmp_path / "w/control.git").commit({"snapshot/edge-3/teams.json": "not an object"})
-    said = world.run("apply")
-
-    assert Repo(tmp_path / "w/edge-1.git").refs() == before, said
-
-
 def test_set_selects_the_objects_of_the_clusters_that_it_names(tmp_path: Path) -> None:
     files = {"manifests/teams.yaml": SET.format(clusters=CLUSTERS)}
     world = build(tmp_path / "w", {**files, **snapshot("edge-1", "red"), **snapshot("edge-2", "red", "blue")})
@@ -197,20 +184,3 @@ def test_kinds_are_those_that_are_selected_and_injected(tmp_path: Path) -> None:
     assert world.run("snapshot", "kinds").out == "Team.hr.example.com,Service.net.example.com\n"
     value = json.loads(world.run("snapshot", "kinds", "--output", "json").out)
     assert value["items"][0] == {"group": "hr.example.com", "kind": "Team"}
-
-
-def test_kinds_that_a_cluster_does_not_serve_are_left_out_and_named(tmp_path: Path) -> None:
-    """kubectl refuses a whole list for one of them: Porter's operator is missing in many clusters."""
-    installation = "schemaType: Installation\nname: a\nbundle: {repository: x.io/a, version: 1.0.0}\n"
-    world = build(tmp_path / "w", {"manifests/clusters/edge-1/a.yaml": installation})
-    table, names = tmp_path / "table.txt", tmp_path / "names.txt"
-    table.write_text("NAME   APIVERSION   NAMESPACED   KIND\npods   v1   true   Pod\n")
-    names.write_text("pods\ninstallations.getporter.org\n")
-
-    without = world.run("snapshot", "kinds", "--api-resources", str(table))
-    with_operator = world.run("snapshot", "kinds", "--api-resources", str(names))
-
-    assert world.run("snapshot", "kinds").out == "Installation.getporter.org\n"
-    assert (without.code, without.out) == (0, "")
-    assert "Left out, as the cluster does not serve them: Installation.getporter.org" in without.err
-    assert with_operator.out == "Installation.getporter.org\n"

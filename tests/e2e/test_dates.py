@@ -1,6 +1,5 @@
 """Dates that people write decide nothing: times count from the runs that saw something first (D27)."""
 
-import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -130,16 +129,6 @@ def test_soak_counts_from_the_run_that_first_saw_the_package_on_main(
     assert moved(world, "apply")
 
 
-def test_a_plan_has_the_checksum_that_apply_has_seconds_later(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "w", SOAK)
-    fast_forward(world, "east")
-
-    checksum = json.loads(world.run("plan", "--output", "json").out)["checksum"]
-    world.clock += 7
-
-    assert world.run("apply", "--checksum", checksum).code == Exit.DONE
-
-
 def test_without_the_state_soak_counts_from_now(tmp_path: Path) -> None:
     world = make_world(tmp_path / "w", SOAK)
     fast_forward(world, "east")
@@ -152,24 +141,6 @@ def test_without_the_state_soak_counts_from_now(tmp_path: Path) -> None:
     assert not moved(world)
     assert not moved(world, "apply")
     world.clock += HOUR_S
-    assert moved(world)
-
-
-def test_a_time_in_the_future_opens_nothing_and_the_order_that_it_names_does(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "w", SOAK)
-    fast_forward(world, "east")
-    right, world.clock = world.clock, FAR_AWAY
-    world.run("apply")
-    world.clock = right
-
-    said = world.run("apply").out
-
-    assert "east/web was recorded as published 2100-01-01 00:00 UTC, which is in the future" in said
-    order = 'reconciler.dev/rollout-skip: "web/v2/canary"'
-    assert order in said
-    change(
-        world, {"manifests/web.yaml": SET.format(2).replace("spec:", f"  annotations:\n    {order}\nspec:")}
-    )
     assert moved(world)
 
 

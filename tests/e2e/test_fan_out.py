@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.dependencies.catalog.index import PublishedPackages
-from reconciler.expand import expand
-from reconciler.read.dependencies import read_dependencies
-from reconciler.resolve.fleet import resolve_fleet
-from reconciler.run.plan import RunOptions, read_inputs
 from tests.support import records
-from tests.support.values import replace
 from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
@@ -24,12 +18,6 @@ VARIANTS = "manifests/variants"
 def edges(tmp_path: Path) -> World:
     """Three clusters: `web` in all, `portal` in the first, a `base` by hand in the second."""
     return build_world(WORLDS / "57-fan-out", tmp_path / "w")
-
-
-@pytest.fixture
-def contested(tmp_path: Path) -> World:
-    """Two clusters: `web` in both needs `base` v2, a `base` v1 by hand in the first."""
-    return build_world(WORLDS / "58-ownership-conflict", tmp_path / "w")
 
 
 def generated(world: World) -> dict[str, list[str]]:
@@ -125,29 +113,6 @@ def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World
     edges.lay(WORLDS / "57-fan-out/steps/leave-edge-3")
 
     assert {op for name, op in ops(edges).items() if name.startswith("edge-3/")} == {"keep OwnerUnknown"}
-
-
-def test_the_order_of_maps_and_lists_does_not_matter(contested: World) -> None:
-    world = read_inputs(RunOptions(str(contested.control), contested.root / "cache"))
-    inventory, known = world.inventory, read_dependencies(world.inventory, world.mirrors)
-    turned = replace(
-        inventory,
-        variants=inventory.variants[::-1],
-        sets=inventory.sets[::-1],
-        repositories=dict(reversed(inventory.repositories.items())),
-    )
-    published = known.published
-    backwards = PublishedPackages(
-        published.candidates[::-1], dict(reversed(published.revisions.items())), published.warnings
-    )
-
-    here = resolve_fleet(inventory, expand(inventory), known)
-    there = resolve_fleet(turned, expand(turned), replace(known, published=backwards))
-
-    assert here.desired.variants == there.desired.variants
-    assert here.locks.files == there.locks.files
-    assert here.locks.problems == there.locks.problems != ()
-    assert here.resolution.variants == there.resolution.variants
 
 
 @pytest.mark.parametrize("way", ["deleted", "upgraded"])

@@ -215,25 +215,6 @@ def test_merge_that_brings_a_twin_is_blocked_until_somebody_renames_it(world: Wo
     assert {"mine.md", "NOTES.md"} <= {*files(world)}
 
 
-def test_new_package_beside_a_directory_of_the_same_name_in_another_case_is_refused(world: World) -> None:
-    with world.edit("edge-1", "Plain directories") as copy:
-        (copy / "BAD").mkdir()
-        (copy / "BAD/x").write_text("")
-        (copy / "Apps").write_text("")
-    add_package(world, {"Kptfile": kptfile("bad")})
-    with world.edit("control", "Below a file") as copy:
-        path = copy / manifest("edge-1", "db")
-        path.write_text(path.read_text().replace("    package: db\n", "    package: apps/db\n", 2))
-        path.write_text(path.read_text().replace("    package: apps/db\n", "    package: db\n", 1))
-
-    applied = world.run("apply")
-
-    assert applied.code == 3, applied
-    assert 'package path "bad" differs from "BAD" in upper and lower case only' in applied.out
-    assert 'package path "apps/db" differs from "Apps" in upper and lower case only' in applied.out
-    assert drafts(world) == {"web"}
-
-
 def test_pack_that_the_server_refuses_names_its_package_and_stops_no_other(world: World) -> None:
     """A line of 2,048 bytes in .gitattributes is one of the errors of `git fsck` that no name tells."""
     add_package(world, {"Kptfile": kptfile("bad"), ".gitattributes": f"{'x' * 3000} text\n"})

@@ -175,21 +175,6 @@ def test_a_repository_that_is_renamed_and_moved_leaves_its_old_package_under_its
     assert not on_main(world, "mono", "clusters/west/web")
 
 
-def test_a_repository_that_comes_back_takes_its_package_back(world: EdgeFleet) -> None:
-    change(world, {"west": registered("west", "fresh", "")})
-    world.run("apply")
-    change(world, {"west": registered("west", *PLACES["west"])})
-
-    rows = decided(world)
-    assert rows["west/web"][0] == "update"
-    assert rows["../fresh/web"] == ("delete", "Moved")
-    world.apply()
-    world.settle()
-    world.apply()
-    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
-    assert image(world) == "v2"
-
-
 def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
     mono = Repo(world.root / "mono.git")
     mono.commit({"README.md": "prod\n"}, branch="prod")
@@ -238,33 +223,6 @@ def test_a_deletion_at_a_former_place_that_people_decline_is_not_proposed_again(
 
     assert decided(world)["../rome/web"] == ("keep", "Rejected")
     assert on_main(world, "rome", "web")
-
-
-def test_a_deletion_names_the_package_and_the_revision_of_its_own_branch(world: EdgeFleet) -> None:
-    """Tags of both branches are beside each other; that of the other branch is newer."""
-    rome = Repo(world.root / "rome.git")
-    world.settle()
-    rome.point("refs/heads/prod", rome.oid("main"))
-    change(world, {"rome": registered("rome", "rome", "", branch="prod")})
-    world.apply()
-    change(world, {"rome": None, "roma": registered("roma", "rome", "")})
-    world.settle()
-    world.want(1, target=SELECTED)
-    world.settle()
-    change(world, {"roma": None, "rome": registered("rome", "rome", "d")})
-    world.apply()
-
-    left, aside = "../rome/web", "roma/web@main"
-    assert {name: decided(world)[name] for name in (left, aside)} == {
-        left: ("keep", "DeletionProposed"),
-        aside: ("keep", "PlaceGone"),
-    }
-    assert opened(world)[left] == "Delete web"
-    (marker,) = (ref for ref in world.all_refs()["rome.git"] if "deletionProposed" in ref)
-    assert rome.tree(marker, "web") == rome.tree("prod", "web") == rome.tree("web/v2", "web")
-    said = world.run("approve", left)
-    assert said.out.startswith(f"approved {left}: removed")
-    assert (on_main(world, "rome", "web", "prod"), on_main(world, "rome", "web")) == (False, True)
 
 
 def test_an_unreadable_former_repository_waits_for_people(world: EdgeFleet) -> None:

@@ -1,10 +1,8 @@
 """Time of functions: nothing that one does escapes its limit, and a run has a limit for all of them."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,36 +98,6 @@ def test_a_builtin_function_has_the_same_limit(monkeypatch: pytest.MonkeyPatch) 
     assert result.is_late
     assert result.files == files
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
-def test_a_worker_ends_by_itself_where_nobody_is_left_to_kill_it(tmp_path: Path) -> None:
-    package = write_package(tmp_path / "web", f"{STARLARK}{ESCAPES['a builtin of strings']}\n")
-    (tmp_path / "reconciler.yaml").write_text(CONFIG.format(timeout=1, run_timeout=60))
-    line = ["-m", "reconciler.cli.main", "package", "render", "--config", "../reconciler.yaml"]
-    with subprocess.Popen([sys.executable, *line], cwd=package, stdout=subprocess.PIPE) as process:
-        until = time.monotonic() + 20
-        workers: list[str] = []
-        while not workers and time.monotonic() < until:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            workers = [
-                worker
-                for child in children
-                for worker in Path(f"/proc/{child}/task/{child}/children").read_text().split()
-            ]
-            time.sleep(0.02)
-        os.kill(process.pid, signal.SIGKILL)
-    assert workers
-    until = time.monotonic() + 30
-    while any(map(_is_running, workers)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not any(map(_is_running, workers))
-
-
-def _is_running(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 GOOD = tuple(f"good-{number}" for number in range(4))

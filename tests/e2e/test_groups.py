@@ -35,15 +35,6 @@ spec:
   downstream: {{repo: edge, package: {name}}}
   deletionPolicy: {deletion}
 """
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {{name: {name}, namespace: default}}
-spec:
-  upstream: {{repo: blueprints, package: web, revision: 1}}
-  targets:
-  - repositories: [{{name: edge, packageNames: [{packages}]}}]
-"""
 
 
 @dataclass
@@ -121,17 +112,6 @@ def fleet(tmp_path: Path) -> Fleet:
     return make_fleet(tmp_path / "w")
 
 
-def test_a_repository_gets_one_branch_with_one_commit_and_one_pull_request(fleet: Fleet) -> None:
-    assert fleet.apply().code == Exit.DONE
-
-    assert fleet.heads() == [BRANCH]
-    assert fleet.pulls() == [("open", BRANCH)]
-    commit = fleet.edge.git[fleet.edge.oid(BRANCH)]
-    assert [str(p.id) for p in commit.parents] == [fleet.edge.oid("main")]
-    assert commit.message.count("kpt:") == 3
-    assert [fleet.image(name) for name in fleet.names] == ["v1"] * 3
-
-
 def held_by_conflict(fleet: Fleet) -> str:
     """A person edits p00 on the group's branch where upstream changes the same; return its `Keep:` line."""
     fleet.apply()
@@ -183,19 +163,6 @@ def test_a_command_answers_on_the_branch_of_a_group(
     assert [fleet.image(name) for name in fleet.names] == [image, "v2", "v2"]
     assert [answer["by"] for answer in fleet.plan()["p00"]["answers"]] == ([by] if by else [])
     assert fleet.world.run("approve", "edge#1").code == Exit.DONE
-
-
-def test_the_number_of_a_pull_request_names_its_package_if_it_has_one(fleet: Fleet) -> None:
-    """Reports name the pull request of a question, so this is what people type."""
-    fleet.apply()
-
-    several = fleet.world.run("answer", "edge#1", "--keep")
-    unknown = fleet.world.run("explain", "edge#9")
-
-    assert (several.code, unknown.code) == (Exit.USAGE, Exit.USAGE)
-    assert "edge#1 has 3 packages" in several.err
-    assert "Name one: edge/p00, edge/p01, edge/p02." in several.err
-    assert "The plan has no package edge#9" in unknown.err
 
 
 def test_the_keep_line_of_one_package_answers_for_no_other_of_its_group(fleet: Fleet) -> None:
@@ -253,17 +220,6 @@ def test_a_package_shares_its_draft_with_the_others_whatever_its_name_is_spelled
     assert "approved edge/p00 and 2 others: merged" in every.out
 
 
-def test_a_closed_group_whose_branch_is_gone_stays_rejected(fleet: Fleet) -> None:
-    fleet.apply()
-    fleet.world.run("pr", "close", "edge#1")
-    assert fleet.apply().code == Exit.WAITING
-    fleet.edge.delete(f"refs/heads/{BRANCH}")
-
-    assert fleet.apply().code == Exit.DONE
-    assert fleet.heads() == []
-    assert {change["reason"] for change in fleet.plan().values()} == {"Rejected"}
-
-
 def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> None:
     fleet.apply()
     fleet.edge.merge(BRANCH)
@@ -279,17 +235,6 @@ def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> N
     changed = fleet.edge.git.diff(fleet.edge.oid("main") + "^", fleet.edge.oid(NEXT))
     assert {d.new_file.path.split("/")[0] for d in changed.deltas} == {"p00", "p02", "p01"}
     assert fleet.image("p01", NEXT) == "mine"
-
-
-def test_the_variants_of_a_set_share_a_branch_and_authored_ones_do_not(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", 1, group_by="set")
-    sets = {f"manifests/{n}.yaml": SET.format(name=n, packages=f"{n}-1, {n}-2") for n in ("east", "west")}
-    fleet.control.commit(sets, message="Sets\n")
-
-    fleet.apply()
-
-    scope = "reconciler/fleet/group/set/default"
-    assert fleet.heads() == ["drafts/p00/packagevariant-1", f"{scope}/east/edge/1", f"{scope}/west/edge/1"]
 
 
 def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None:
@@ -433,26 +378,3 @@ def test_approving_all_publishes_nothing_that_no_manifest_wants(
     assert fleet.image("p01", "main") == "v1"
     fleet.apply()
     assert fleet.world.run("approve", "--all").code == Exit.DONE
-
-
-@pytest.mark.parametrize("group_by", GROUPINGS)
-def test_edited_draft_of_a_variant_that_is_gone_says_how_it_ends(tmp_path: Path, group_by: str) -> None:
-    fleet = make_fleet(tmp_path / "w", 1, group_by=group_by, deployment=False)
-    fleet.edge.commit({"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}, message="Mine\n")
-    web = VARIANT.format(name="web", revision=1, retry=0, deletion="delete")
-    fleet.control.commit({"manifests/web.yaml": f"{web}  adoptionPolicy: adoptExisting\n"}, message="Adopt\n")
-    fleet.apply()
-    head = next(head for head in fleet.heads() if group_by != "package" or "web" in head)
-    fleet.edge.commit({"web/notes.txt": "Mine\n"}, branch=head, message="Note\n")
-    other = web.replace("{name: web", "{name: two")
-    fleet.control.commit({"manifests/web.yaml": None, "manifests/two.yaml": other}, message="Other\n")
-    fleet.world.run("apply")
-
-    row = fleet.plan()["web"]
-    assert (row["reason"], row["waits"]) == ("PackageExists", True)
-    assert f"A person committed to {head}, which no variant wants: " in row["message"]
-    assert "no manifest wants any more: web" in fleet.world.run("approve", "--all").out
-
-    number = 1 + fleet.pulls().index(("open", head))
-    fleet.world.run("pr", "close", f"edge#{number}")
-    assert not fleet.plan()["web"]["waits"]

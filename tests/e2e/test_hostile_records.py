@@ -129,23 +129,6 @@ def test_forged_record_changes_no_other_package(world: World, change: dict[str, 
         assert world.run(*command).code in {0, 2, 3}, command
 
 
-@pytest.mark.parametrize("ref", ["state", "status"])
-@pytest.mark.parametrize("kind", ["blob", "tree", "missing"])
-def test_machine_branch_that_is_no_commit_ends_no_run(world: World, ref: str, kind: str) -> None:
-    oids = {
-        "blob": write_object(world.control, b"blob", b"x"),
-        "tree": write_object(world.control, b"tree", b""),
-        "missing": "f" * 40,
-    }
-    point(world.control, f"refs/heads/reconciler/fleet/{ref}", oids[kind])
-
-    applied = world.run("apply")
-
-    assert applied.code in {0, 3, 4, 5}, applied
-    assert rows(applied.out).get("edge-1/db", "keep") in {"edit", "keep"}
-    assert not any(ref.endswith("packagevariant-3") for ref in refs(world.root / "edge-1.git"))
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -300,54 +300,6 @@ def test_merging_a_newer_chart_is_all_that_people_do(tmp_path: Path) -> None:
     assert "wave west: waiting" in plan.out
 
 
-def test_one_merge_takes_a_chart_to_the_fleet_where_manifests_are_in_its_repository(tmp_path: Path) -> None:
-    with from_git(tmp_path) as (address, spec, publish):
-        publish("1.0.0")
-        world = make_fleet(tmp_path, spec, address)
-        with world.edit("control", "The blueprints, too") as copy:
-            git(copy, "clone", "-q", str(world.root / "blueprints.git"), "blueprints")
-            shutil.rmtree(copy / "blueprints/.git")
-            text = REPOSITORY.replace("../blueprints.git", "../control.git")
-            text = text.replace("branch: main", "branch: main, directory: blueprints")
-            (copy / "manifests/blueprints.yaml").write_text(text)
-        git(world.control, "tag", "blueprints/apps/web/v1", "main")
-        for _ in range(2):
-            world.run("apply")
-            world.run("approve", "--all")
-        publish("1.1.0")
-
-        opened = world.run("index", "sync", "--pull-request")
-        before = world.all_refs()
-        waiting = world.run("index", "sync", "--pull-request")
-        unchanged = world.all_refs() == before
-        body = json.loads(world.run("pr", "show", "blueprints#1", "-o", "json").out)["items"][0]["body"]
-        with world.edit("control", "Another line of the manifest") as copy:
-            manifest = copy / "manifests/web.yaml"
-            manifest.write_bytes(manifest.read_bytes().replace(b"# the web", b"# our web"))
-        stale = world.run("pr", "merge", "blueprints#1")
-        renewed = world.run("index", "sync", "--pull-request")
-        world.run("pr", "merge", "blueprints#1")
-        untagged = world.run("plan")
-        tagged = world.run("index", "sync", "--pull-request")
-        plan = world.run("plan")
-        main = pygit2.Repository(str(world.control)).revparse_single("main:manifests/web.yaml").data
-
-    assert "Update the chart web to 1.1.0" in opened.out
-    assert (unchanged, "waits for a review" in waiting.out) == (True, True)
-    assert "and the number of the revision in `manifests/web.yaml`" in body
-    assert (stale.code, "manifests/web.yaml changed on main" in stale.err) == (4, True), stale
-    assert "hint: `reconciler index sync --pull-request` makes it anew." in stale.err
-    assert "pushed   blueprints reconciler/main/chart/blueprints/apps/web/next" in renewed.out
-    assert main == SET.replace("# the web", "# our web").replace("revision: 1", "revision: 2").encode()
-    assert (untagged.code, "update" in untagged.out) == (3, False), untagged
-    assert (
-        "What was merged of a chart gets its tag by `reconciler index sync --pull-request`." in untagged.out
-    )
-    assert tagged.out.splitlines()[:1] == ["pushed   blueprints tag blueprints/apps/web/v2"]
-    assert "update  east/web  UpstreamChanged" in plan.out
-    assert "wave west: waiting" in plan.out
-
-
 @pytest.mark.parametrize("person", ["closes it", "raises the manifest", "rolls back"])
 def test_revision_that_a_person_decided_about_is_not_proposed_again(person: str, tmp_path: Path) -> None:
     with from_git(tmp_path) as (address, spec, publish):

@@ -213,28 +213,3 @@ def test_new_versions_are_one_pull_request_with_what_clusters_would_choose(
     assert merged.code == 0, merged
     assert (after.code, "0 versions to propose, with 3 requests" in after.out) == (0, True), after
     assert fleet.world.run("index", "missing").out == "No package is missing.\n"
-
-
-def test_a_closed_proposal_and_one_that_people_edited_are_left_alone(
-    tmp_path: Path, served: tuple[Registry, Gate]
-) -> None:
-    push_platform(served[0])
-    image = f"{HOST}/acme/platform:v1.0.0"
-    fleet = fleet_of(tmp_path, served, {"platform.yaml": CONFIGURATION.format(image=image)})
-    head = "reconciler/main/index/xpkg.example.com"
-    fleet.world.run("index", "sync", "--pull-request")
-    fleet.world.run("pr", "close", "control#1")
-
-    closed = fleet.world.run("index", "sync", "--pull-request")
-    fleet.world.run("pr", "reopen", "control#1")
-    git(fleet.copy, "fetch", "-q")
-    git(fleet.copy, "checkout", "-q", head)
-    (fleet.copy / "index/note.md").write_text("why")
-    fleet.commit()
-    served[0].push_xpkg("acme/provider-aws", "v1.5.0", meta("Provider"))
-    before = fleet.world.all_refs()
-    edited = fleet.world.run("index", "sync", "--pull-request")
-
-    assert (closed.code, "Pull request #1 with these versions was closed" in closed.out) == (7, True), closed
-    assert (edited.code, f"People committed to {head}" in edited.out) == (7, True), edited
-    assert fleet.world.all_refs() == before

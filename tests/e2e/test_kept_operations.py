@@ -9,7 +9,6 @@ import pytest
 
 from reconciler.base.errors import Exit
 from tests.support.edge_fleet import (
-    EDGES,
     ROLL_BACK,
     WAVES,
     EdgeFleet,
@@ -93,23 +92,6 @@ def test_no_name_of_set_and_package_takes_a_package_from_its_cluster(own: str) -
 
     assert (world.images(), world.images("shop")) == ([""] * 3, ["v2"] * 3)
     assert is_edited(world, world.draft_branch("ap1", "web"))
-
-
-def test_a_set_with_another_name_takes_over_what_a_group_has() -> None:
-    world = make_edges(GROUPED, packages=("web", "db"))
-    for package in ("web", "db"):
-        world.want(2, package=package)
-    world.run("apply")
-    edit(world, GROUP)
-    world.want(2, own="shop")
-
-    assert world.apply().code == Exit.DONE
-
-    assert [opened(world, edge) for edge in EDGES] == [{3: "Update 2 packages"}] * 3
-    assert world.run("approve", "--all").code == Exit.DONE
-    world.apply()
-    assert (world.images(), world.images("db")) == (["v2"] * 3, ["v2"] * 3)
-    assert is_edited(world)
 
 
 # Approval

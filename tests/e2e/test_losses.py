@@ -29,19 +29,9 @@ spec:
   group: x.io
   names: {kind: Net, plural: nets}
 """
-XRD = """\
-apiVersion: apiextensions.crossplane.io/v1
-kind: CompositeResourceDefinition
-metadata: {name: xdbs.x.io}
-spec:
-  group: x.io
-  names: {kind: XDb, plural: xdbs}
-  claimNames: {kind: Db, plural: dbs}
-"""
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
 CLAIM = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: shop}\n"
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: b}\n"
-LOCAL = "  annotations: {config.kubernetes.io/local-config: 'true'}\n"
 
 
 def variant(edge: str, revision: int = 1) -> str:
@@ -154,24 +144,6 @@ def test_objects_are_counted_in_the_snapshot_of_that_cluster(
     change(world, {**REMOVED, **given})
 
     assert losses(world) == {f"edge-1 {NET}": want}
-
-
-def test_every_kind_of_removed_object_takes_what_depends_on_it(tmp_path: Path) -> None:
-    files = {"crd.yaml": CRD, "xrd.yaml": XRD, "all.yaml": f"{NAMESPACE}---\n{CLAIM}"}
-    world = published(tmp_path / "w", {**files, "local.yaml": NAMESPACE.replace("shop", "x") + LOCAL})
-    objects = ("Net n", "XDb x", "Db shop/one", "Db other/two")
-
-    change(world, {**REMOVED, **snapshot("edge-1", *objects)})
-
-    xrd = "edge-1 CompositeResourceDefinition xdbs.x.io"
-    assert losses(world) == {
-        f"edge-1 {NET}": (1, ["n"]),
-        f"{xrd} XDb.x.io": (1, ["x"]),
-        f"{xrd} Db.x.io": (2, ["other/two", "shop/one"]),
-        "edge-1 Namespace shop Db.x.io": (1, ["shop/one"]),
-        "edge-1 Namespace shop": (None, []),
-        "edge-1 PersistentVolumeClaim shop/data PersistentVolumeClaim": (1, []),
-    }
 
 
 @pytest.mark.parametrize(
@@ -382,32 +354,6 @@ def test_manifest_for_a_generated_provider_keeps_it_under_its_name_only(
     assert (note in said, hint in said) == (bool(want), bool(want))
     world.run("apply")
     assert losses(world) == want
-
-
-@pytest.mark.parametrize("command", [("apply",), ("lock", "--prune")], ids=" ".join)
-def test_kind_of_a_former_package_goes_with_the_object_that_had_it(
-    tmp_path: Path, command: tuple[str, ...]
-) -> None:
-    other, third = "y.example.com/a/s3", "z.example.com/a/s3"
-    moved = xpkg(other, "v1.0.0", kinds=("XDb",)) | xpkg(third, "v1.0.0")
-    world = installed(tmp_path / "w", BASE, moved, OBJECTS, install("s3", f"{S3}:v1.0.0"))
-
-    for package in other, third:
-        change(world, install("s3", f"{package}:v1.0.0"))
-        assert world.run(*command).code == (4 if command == ("apply",) else 0)
-        assert "Db.x.io stays without a controller" in world.run("graph").out
-    assert "XDb.x.io stays without a controller" in world.run("graph").out
-    gone = {"manifests/clusters/dev/s3.yaml": None}
-    control(world).commit(gone, branch="head", start="main")
-    one = "Provider s3 takes Db.x.io and its 1 object with it: shop/one"
-    assert one in world.run("check", "--head", "head").out
-    change(world, gone)
-
-    assert losses(world)["dev Provider s3 Db.x.io"] == (1, ["shop/one"])
-    said = world.run("plan").out
-    assert f"kind: drop Db.x.io {S3}: it goes with Provider s3, and its objects with it" in said
-    world.run("apply")
-    assert "Db.x.io goes with it" in world.run("graph").out
 
 
 def carvel(version: str, *kinds: str) -> dict[str, str]:

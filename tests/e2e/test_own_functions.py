@@ -1,6 +1,5 @@
 """Functions of variants belong to a variant, not to a name: upstream's stay, those of a former owner go."""
 
-import json
 import re
 from pathlib import Path
 
@@ -187,82 +186,3 @@ def test_what_a_dropped_function_wrote_goes_from_kptfiles(tmp_path: Path, image:
         re.sub("(ref|commit): .*", "", text) for text in before
     ]
     assert "replicas: 3" in read(world, "web/app.yaml")
-
-
-ANNOTATIONS = "ghcr.io/kptdev/krm-functions-catalog/set-annotations:v0.1.4"
-SETTERS = "ghcr.io/kptdev/krm-functions-catalog/apply-setters:v0.2.2"
-SHOP = """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {0}
-data:
-  color: {1} # kpt-set: ${{color}}
-  size: {2}
-"""
-
-
-def setters(color: str, more: str = "") -> str:
-    mutators = [{"image": SETTERS, "name": "s", "configMap": {"color": color}}]
-    if more:
-        mutators.append({"image": ANNOTATIONS, "name": "a", "configMap": {"team": more}})
-    return f"  pipeline: {json.dumps({'mutators': mutators})}\n"
-
-
-@pytest.mark.parametrize(
-    ("edits", "of_draft", "lost"),
-    [
-        ({}, {}, ""),
-        ({"color: red": "color: mine"}, {}, "data.color of ConfigMap one"),
-        ({}, {"color: red": "color: mine"}, "data.color of ConfigMap one"),
-        ({"color: red": "color: grey"}, {}, "data.color of ConfigMap one"),
-    ],
-    ids=["nothing", "on main", "in the draft", "on main, as upstream has it"],
-)
-def test_value_of_a_function_that_did_not_run_in_a_conflict_is_no_edit(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    edits: dict[str, str],
-    of_draft: dict[str, str],
-    lost: str,
-) -> None:
-    monkeypatch.setenv("GIT_COMMITTER_NAME", "Ada")
-    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "ada@example.com")
-    world = make(tmp_path / "w")
-    blueprints, edge = Repo(world.root / "blueprints.git"), Repo(world.root / f"{EDGE}.git")
-    control = Repo(world.control, time=1_767_300_000)
-    files = {"web/one.yaml": SHOP.format("one", "grey", "s"), "web/two.yaml": SHOP.format("two", "grey", "s")}
-    blueprints.commit(files)
-    blueprints.tag("web/v2")
-    more = {"web/new.yaml": SHOP.format("new", "grey", "s")}
-    blueprints.commit({path: text.replace("size: s", "size: m") for path, text in files.items()} | more)
-    blueprints.tag("web/v3")
-    control.commit({OURS: variant(EDGE, "web", revision=2) + setters("red")})
-    publish(world)
-    text = read(world, "web/one.yaml").replace("size: s", "size: mine")
-    for old, new in edits.items():
-        text = text.replace(old, new)
-    edge.commit({"web/one.yaml": text})
-    control.commit({OURS: variant(EDGE, "web", revision=3) + setters("blue", "web")})
-    assert world.run("apply").code == 7
-    draft = "drafts/web/packagevariant-2"
-    if of_draft:
-        text = edge.read(f"refs/heads/{draft}", "web/one.yaml").decode()
-        for old, new in of_draft.items():
-            text = text.replace(old, new)
-        edge.commit({"web/one.yaml": text}, branch=draft)
-    assert world.run("answer", f"{EDGE}/web", "data.size", "--keep").code == 0
-
-    planned = world.run("plan").out
-
-    warnings = [line for line in planned.splitlines() if "does not survive" in line]
-    assert len(warnings) == bool(lost), planned
-    assert all(f"writes {lost} anew" in line for line in warnings)
-    for _ in ("made", "recorded") if lost else ():
-        assert world.run("apply").code == 0
-        refused = world.run("approve", "--all")
-        assert (refused.code, "loses edits of people: one.yaml" in refused.out) == (4, True)
-    assert world.run("apply").code == 0
-    assert world.run("approve", *([f"{EDGE}/web"] if lost else ["--all"])).code == 0
-    assert "size: mine" in read(world, "web/one.yaml")
-    assert read(world, "web/new.yaml").count("blue") == 1

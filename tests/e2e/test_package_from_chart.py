@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from reconciler.api.kptfile import new_kptfile
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.policy import FunctionPolicy
@@ -211,40 +209,6 @@ def needing(name: str, version: str, repository: str) -> str:
     return f'dependencies:\n- {{name: {name}, version: "{version}", repository: "{repository}"}}\n'
 
 
-def test_dependencies_of_a_chart_in_git_come_from_its_repository_and_from_where_it_names(
-    tmp_path: Path,
-) -> None:
-    """The lock chooses the version of one that a repository has; the other is of the same commit."""
-    archives = {version: archive(tmp_path, version) for version in ("1.0.0", "1.1.0")}
-    digest = hashlib.sha256(archives["1.0.0"]).hexdigest()
-    with serve_gate() as gate:
-        files = {f"/stable/web-{version}.tgz": data for version, data in archives.items()}
-        files["/stable/index.yaml"] = index(*archives, url="web-{}.tgz")
-        gate.plan = lambda asked: Answer(200, files[asked.path])
-        metadata = "apiVersion: v2\nname: shop\nversion: 3.0.0\n" + needing(
-            "web", "~1", "https://c.example.com/stable"
-        )
-        metadata += needing("db", "1", "file://../db").partition("\n")[2]
-        lock = "dependencies:\n- {name: web, version: 1.0.0}\n"
-        tree = chart("shop", deployment=DEPLOYMENT) | {"charts/shop/Chart.yaml": metadata}
-        tree |= {"charts/shop/Chart.lock": lock, "charts/shop/.gitignore": "charts/\n", **chart("db")}
-        make_repository(tmp_path / "charts.git", tree)
-        config = settings(
-            tmp_path, f"  registries: {{mirrors: {{c.example.com: 'http://{gate.address}'}}}}\n"
-        )
-
-        options = ("--config", config, "--cache-dir", tmp_path / "cache")
-        assert from_chart(f"file://{tmp_path}/charts.git/charts/shop", tmp_path / "new", *options) == 0
-
-    home = tmp_path / "new/charts/shop"
-    assert "version: 1.0.0" in (home / "charts/web/Chart.yaml").read_text()
-    assert "name: db" in (home / "charts/db/Chart.yaml").read_text()
-    assert not (home / ".gitignore").exists()
-    text = (tmp_path / "new/chart.yaml").read_text()
-    assert f"https://c.example.com/stable/web:1.0.0@sha256:{digest}" in text
-    assert f"{tmp_path}/charts.git/charts/db@" in text
-
-
 def test_chart_of_a_repository_names_no_address_of_this_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,29 +255,3 @@ def test_no_package_is_made_where_none_can_be(
 
     assert f"No fleet can have a package at {directory}: {why}" in capsys.readouterr().err
     assert list(Path().rglob("Kptfile")) == []
-
-
-@pytest.mark.needs("kpt")
-@pytest.mark.parametrize("name", ["web", "on", "1.5", "Web_App"])
-def test_the_kptfile_is_that_of_kpt(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).mkdir()
-
-    subprocess.run(["kpt", "pkg", "init", str(tmp_path / name)], check=True)
-
-    assert (
-        new_kptfile(name, {"description": "sample description"}) == (tmp_path / name / "Kptfile").read_bytes()
-    )
-
-
-def test_link_out_of_a_chart_in_git_is_named_with_what_follows_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    charts = make_repository(tmp_path / "charts.git", chart(deployment=DEPLOYMENT))
-    charts.commit({"charts/web/crds/shared": (b"../../../shared", 0o120000)})
-
-    code = invoke(["package", "from-chart", f"{tmp_path}/charts.git/charts/web", str(tmp_path / "web")])
-
-    said = capsys.readouterr().err
-    assert code == 4
-    assert "charts/web: crds/shared: the target of the link is outside the package" in said
-    assert "hint: `helm package` follows links: pack the chart in a clone, and name the archive." in said

@@ -129,21 +129,6 @@ def test_two_new_packages_that_nest_are_both_refused_and_one_of_them_suffices(tm
     assert fleet.ops() == {"grp/m": "keep UpToDate"}
 
 
-def test_package_may_move_below_its_own_path_once_the_old_one_is_deleted(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"grp": variant("grp", "grp")})
-    fleet.run("apply")
-    fleet.run("approve", "edge/grp")
-    fleet.run("apply")
-    fleet.write({"grp": variant("grp", "grp/m")})
-
-    moved = fleet.run("apply")
-    assert moved.code == 3, moved
-    assert fleet.ops() == {"grp": "keep DeletionProposed", "grp/m": "block NestedPackage"}
-    assert fleet.run("approve", "edge/grp").code == 0
-    assert fleet.run("apply").code == 0
-    assert fleet.ops() == {"grp/m": "keep InReview"}
-
-
 def test_branch_called_reconciler_keeps_a_deletion_from_being_proposed(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
     fleet.run("apply")
@@ -161,22 +146,6 @@ def test_paths_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")}, {"Web/Kptfile": kptfile("Web")})
 
     assert fleet.ops()["web"] == "block NestedPackage"
-
-
-def test_adopted_directory_keeps_every_file_and_gets_the_package(tmp_path: Path) -> None:
-    edge = {"web/README.md": "mine\n", "web/object.yaml": OBJECT.replace("small", "large")}
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web", adoptionPolicy="adoptExisting")}, edge)
-
-    assert fleet.ops() == {"web": "adopt Adopted"}
-    assert fleet.run("apply").code == 0
-    assert fleet.run("approve", "edge/web").code == 0
-
-    files = fleet.files()
-    assert files["web/README.md"] == edge["web/README.md"]
-    assert "size: large" in files["web/object.yaml"]
-    assert "upstreamLock" in files["web/Kptfile"]
-    fleet.run("apply")
-    assert fleet.ops() == {"web": "keep UpToDate"}
 
 
 def deployment(image: str, replicas: int) -> str:
@@ -274,16 +243,3 @@ def test_draft_does_not_remove_a_package_that_others_made_inside_it(tmp_path: Pa
     assert 'package path "top" conflicts with existing package "top/in"' in refused.out
     assert fleet.run("apply").code == 3
     assert "top/in/object.yaml" in fleet.files()
-
-
-def test_draft_that_changes_other_files_too_is_not_approved(tmp_path: Path) -> None:
-    fleet = make_fleet(tmp_path / "w", {"web": variant("web", "web")})
-    fleet.run("apply")
-    branch = fleet.draft_branch("edge", "web")
-    Repo(fleet.edge).commit({"README.md": "changed\n"}, branch=branch)
-    fleet.run("apply")
-
-    refused = fleet.run("approve", "edge/web")
-
-    assert refused.code == 4
-    assert "also changes README.md, outside of package web" in refused.out

@@ -101,22 +101,6 @@ def test_a_pin_that_a_person_takes_out_of_the_proposal_stays_out(world: World) -
     assert rests(world)
 
 
-def test_bringing_the_branch_up_to_date_is_no_edit(world: World) -> None:
-    world.run("apply")
-    with world.edit("control", "Something else") as copy:
-        (copy / "NOTES.md").write_text("Notes\n")
-    with world.edit("control", "Notes too", branch=BRANCH) as copy:
-        git(copy, "merge", "--no-ff", "-m", "Merge main", "origin/main")
-        (copy / "MORE.md").write_text("More\n")
-    world.tag("blueprints", "web/stable", "web/v3")
-    said = world.run("apply").out
-
-    assert "left as edited" not in said
-    assert show(world, HEAD, WEB)["commit"] == commit_of(world, "web/v3")
-    assert git(world.control, "show", f"{HEAD}:MORE.md") == "More\n"
-    assert rests(world)
-
-
 def test_a_closed_proposal_whose_branch_is_gone_is_not_made_again(world: World) -> None:
     world.run("apply")
     assert world.run("pr", "close", "control/locks").code == 0
@@ -127,21 +111,6 @@ def test_a_closed_proposal_whose_branch_is_gone_is_not_made_again(world: World) 
 
     world.tag("blueprints", "web/stable", "web/v3")
     assert lock_line(world).startswith("lock: create (LockPending)")
-
-
-def test_an_obsolete_branch_with_a_persons_change_is_left_to_them(world: World) -> None:
-    world.run("apply")
-    with world.edit("control", "Hold", branch=BRANCH) as copy:
-        lock = json.loads((copy / WEB).read_text())
-        (copy / WEB).write_text(json.dumps({**lock, "held": True}))
-    world.tag("blueprints", "web/stable", "web/v1")
-
-    said = world.run("apply")
-
-    assert HEAD in refs(world.control)
-    assert "lock: update (DraftEdited)" in said.out
-    assert show(world, HEAD, WEB)["held"]
-    assert rests(world)
 
 
 def test_pin_that_people_left_out_of_what_they_merged_is_not_called_reverted(world: World) -> None:

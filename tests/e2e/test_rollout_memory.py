@@ -12,12 +12,8 @@ from tests.support.edge_fleet import (
     make_edges,
     make_empty,
     make_monorepo,
-    the_set,
 )
 from tests.support.git import Repo
-from tests.support.signing import make_key, signing_options
-from tests.support.small_world import repository
-from tests.support.world import git
 
 pytestmark = pytest.mark.slow
 
@@ -69,46 +65,6 @@ def test_a_rollback_knows_what_main_had_before(lost: str) -> None:
     world.settle()
 
     assert world.images() == ["v1"] * 3
-    assert world.is_quiet()
-
-
-def test_a_rollback_takes_no_revision_that_is_not_verified(tmp_path: Path) -> None:
-    world = make_edges()
-    world.want(2)
-    world.settle()
-    key = make_key(tmp_path / "key")
-    signed = ("tag", "-s", "-f", "-m", "web/v2", "web/v2", "web/v2^{commit}")
-    git(world.root / "blueprints.git", *signing_options(key), *signed)
-    public = key.private.with_suffix(".pub").read_text().strip()
-    prefix = world.root / "blueprints.git"
-    world.configure(f'{WAVES}  verify:\n  - prefix: {prefix}\n    sshKeys: ["{public}"]\n')
-
-    world.want(2, {ROLL_BACK: "web/v2"})
-    ran = world.run("apply")
-    world.settle()
-
-    assert ran.code == Exit.INVALID_INPUT
-    assert "UpstreamNotVerified" in ran.out
-    assert "wave canary: rolled back, 1 of 1 published, 1 cannot go back (ap1/web: Upstream web/v1" in ran.out
-    assert world.images() == ["v2"] * 3
-
-
-def test_a_target_whose_repository_is_renamed_keeps_its_wave() -> None:
-    world = make_edges()
-    world.want(2)
-    world.run("apply")
-    files = {"manifests/ap1.yaml": repository("ap1").replace("name: ap1", "name: asia")}
-    renamed = the_set(2, target={"repositories": [{"name": edge} for edge in ("asia", "eu1", "us1")]})
-    Repo(world.control).commit({**files, "manifests/set.json": renamed})
-
-    told = world.run("apply").out
-
-    assert "wave canary: progressing, 0 of 1 published, 1 on the way" in told
-    assert world.images() == ["v1"] * 3
-    (branch,) = (ref for ref in world.repo("ap1").refs() if "drafts/web" in ref)
-    assert world.image("ap1", branch=branch) == "v2"
-    world.settle()
-    assert world.images() == ["v2"] * 3
     assert world.is_quiet()
 
 

@@ -16,11 +16,10 @@ from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, published, variant, write_world
-from tests.support.world import Said, World, build_world, git, refs
+from tests.support.world import Said, World, git, refs
 
 pytestmark = pytest.mark.slow
 
-WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
 WEB = manifest("edge-1", "web")
 SET = """\
@@ -185,21 +184,6 @@ def test_outdated_checkout_is_read_with_a_note(outdated: tuple[Clone, int], name
     assert f"note: This checkout is {commits} commit" in said.out + said.err
     assert "was removed" not in said.out.replace("proves that it was removed", "")
     assert behind.all_refs() == before
-
-
-def test_plan_of_an_outdated_checkout_keeps_what_newer_commits_brought(outdated: tuple[Clone, int]) -> None:
-    behind, _ = outdated
-
-    plan = json.loads(behind.run("plan", "-o", "json").out)
-
-    ops = {(change["name"], change["op"], change["reason"]) for change in plan["changes"]}
-    assert ("edge-1/late", "keep", "CheckoutOutdated") in ops
-    text = behind.run("plan").out
-    assert re.search(
-        r"keep +edge-1/late +CheckoutOutdated .*This checkout is \d+ commits? behind main", text, re.DOTALL
-    )
-    assert "repair" not in text
-    assert not {op for _, op, _ in ops} & {"delete", "close", "transfer"}
 
 
 @pytest.mark.parametrize("depth", [(), ("--depth=1",)], ids=["whole", "depth 1"])
@@ -447,48 +431,6 @@ def test_removal_on_a_branch_names_the_commit_that_removed_it(world: World, how:
     assert f"was removed in commit {removal if how == 'merge' else merge}" in plan
 
 
-def test_merge_that_drops_a_manifest_is_the_commit_that_removed_it(world: World) -> None:
-    repo = Repo(world.root / "control.git", time=1_767_310_000)
-    side = repo.commit({"NOTES.md": "Beside\n"}, branch="topic", start="main")
-    commit(world, {"manifests/b.yaml": another("b")})
-    publish(world)
-    tree = git(world.root / "control.git", "rev-parse", f"{side}^{{tree}}").strip()
-    main = git(world.root / "control.git", "rev-parse", "main").strip()
-    merge = repo.write(tree, [repo.oid("main"), side], message="Merge with ours\n", time=1_767_320_000)
-    move_main(world, str(merge))
-
-    plan = world.run("plan").out
-
-    assert main != merge
-    assert f"manifests/b.yaml, which declared PackageVariant default/b, was removed in commit {merge}" in plan
-
-
-def test_removal_before_what_was_applied_last_is_no_evidence(world: World) -> None:
-    path = "manifests/b.yaml"
-    bring(world)
-    early = commit(world, {path: None})
-    commit(world, {"NOTES.md": "Beside\n"}, branch="topic", start="main")
-    again = commit(world, {path: another("b")})
-    publish(world)
-    repo = Repo(world.root / "control.git", time=1_767_320_000)
-    tree = git(world.root / "control.git", "rev-parse", "topic^{tree}").strip()
-    merge = repo.write(tree, [repo.oid("main"), repo.oid("topic")], message="Merge with theirs\n")
-    move_main(world, str(merge))
-
-    plan = world.run("plan").out
-
-    assert f"{path}, which declared PackageVariant default/b, was removed in commit {merge}" in plan
-
-    move_main(world, early)
-    plan = world.run("plan").out
-    assert "Branch main was moved back: its tip is 1 commit behind" in plan
-    assert early not in plan
-    consent(world, consents(world.run("plan")))
-    assert world.run("apply").code == 0
-    assert early not in world.run("pr", "show", "edge-1/late").out
-    assert applied(world) == again
-
-
 def test_history_that_is_cut_off_keeps_and_names_the_depth(world: World) -> None:
     commit(world, {WEB: None})
     commit(world, {"NOTES.md": "Later\n"})
@@ -538,35 +480,6 @@ def test_older_run_that_ends_last_records_nothing(world: World, shard: str) -> N
 
 
 # Locks
-
-
-@pytest.fixture
-def reviewed(tmp_path: Path) -> World:
-    """A reviewed lock: nothing is applied yet."""
-    return build_world(WORLDS / "30-reviewed-lock", tmp_path / "w")
-
-
-def test_lock_that_was_merged_meanwhile_is_not_called_reverted(reviewed: World) -> None:
-    world = reviewed
-    world.tag("blueprints", "web/stable", "web/v1")
-    publish(world)
-    world.tag("blueprints", "web/stable", "web/v2")
-    copy = clone(world)
-    commit(world, {"NOTES.md": "Beside\n"}, branch="topic", start="main")
-    copy.run("apply")
-    assert copy.run("approve", "control/locks").code == 0
-    before = world.all_refs()
-    beside = clone(world, "--branch", "topic", name="beside").run("plan")
-    assert (beside.code, "reverted" in beside.out) == (0, False)
-
-    again, plan = copy.run("apply"), copy.run("plan")
-
-    assert again.code == Exit.REFUSED
-    assert "This checkout is 2 commits behind main" in again.err
-    assert "reverted" not in again.out + again.err + plan.out
-    assert world.all_refs() == before
-    copy.pull()
-    assert copy.run("apply").code == 0
 
 
 # Hints of deletions

@@ -143,28 +143,6 @@ def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> No
     rejected_once()
 
 
-def test_declined_push_is_pending_with_the_words_of_the_hook(world: World) -> None:
-    hook = world.root / "edge-1.git" / "hooks" / "pre-receive"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\necho 'frozen until Monday' >&2\nexit 1\n")
-    hook.chmod(0o755)
-    world.run("apply")
-
-    found = package(world)
-
-    assert found["phase"] == "pending"
-    assert "frozen until Monday" in found["message"]
-    assert "frozen until Monday" in world.run("status").out
-
-
-def test_downstream_targets_name_package_revisions_as_porch_does(world: World) -> None:
-    world.run("apply")
-
-    (owner,) = json.loads(world.run("status", "edge-1/web", "-o", "json").out)["items"]
-
-    assert owner["downstreamTargets"] == [{"name": "edge-1.web.packagevariant-1"}]
-
-
 def test_recorded_status_is_what_the_next_run_observes(world: World) -> None:
     world.run("apply")
     world.run("approve", "edge-1/web")

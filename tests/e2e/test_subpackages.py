@@ -91,23 +91,6 @@ def test_person_s_values_stay_and_are_asked_about(world: World) -> None:
     assert git(world.root / "edge.git", "show", f"{draft}:{DIRECTORY}/backup.yaml")
 
 
-def test_subpackage_that_only_the_package_downstream_has_is_updated(world: World) -> None:
-    with world.edit("edge", "A cache") as copy:
-        own = copy / "app/own/cache"
-        own.mkdir(parents=True)
-        for name in ("Kptfile", "deployment.yaml"):
-            text = (copy / DIRECTORY / name).read_text()
-            text = text.replace("name: db", "name: cache", 1).replace("replicas: 3", "replicas: 1")
-            (own / name).write_text(text)
-    world.run("apply", "--quiet")
-    ask(world, "own/cache: v2")
-    publish(world)
-
-    assert "postgres:12" in main(world, "app/own/cache/deployment.yaml")
-    assert "ref: db/v2" in main(world, "app/own/cache/Kptfile")
-    assert "postgres:11" in main(world, f"{DIRECTORY}/deployment.yaml")
-
-
 def test_package_moves_and_its_subpackage_keeps_its_revision(world: World) -> None:
     ask(world, "infra/db: v2")
     publish(world)

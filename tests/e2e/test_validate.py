@@ -97,23 +97,6 @@ def test_an_error_has_file_line_and_column(
     assert [each[: len(f"a.yaml:{error}")] for each in errors] == [f"a.yaml:{error}"]
 
 
-def test_each_error_of_the_configuration_has_its_place(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    wrong = f"{CONFIGURATION}  forges:\n  - prefix: https://x.io/\n    kind: github\n"
-    (here / "reconciler.yaml").write_text(wrong)
-
-    code = invoke(["validate", "reconciler.yaml"])
-
-    lines = capfd.readouterr().out.splitlines()
-    assert code == 3
-    assert lines == [
-        "reconciler.yaml:8:5: InvalidManifest: Missing required field spec.forges[0].type",
-        "  hint: Add type to spec.forges[0].",
-        "reconciler.yaml:9:5: InvalidManifest: Unknown field spec.forges[0].kind",
-        "  hint: Known here: api, draftPrefix, mergeMethod, prefix, type.",
-        "1 manifest in 1 file: 2 errors",
-    ]
-
-
 HEADER = "apiVersion: reconciler.dev/v1alpha1\nkind: PackageVersion\nsource: x.io/a\nversion: v1.0.0\n"
 META = "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: a}\n"
 
@@ -160,18 +143,6 @@ def test_one_object_in_two_files_is_an_error_at_both(here: Path, capfd: pytest.C
         ["a.yaml:1:1: DuplicateObject", "b.yaml:1:1: DuplicateObject"],
     )
     assert checked(capfd, "a.yaml") == (0, [])
-
-
-def test_directories_are_walked_without_packages_and_hidden_files(
-    here: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("blueprint", "deep/er", ".hidden"):
-        (here / name).mkdir(parents=True)
-        (here / name / "a.yaml").write_text("kind: [\n")
-    (here / "blueprint/Kptfile").write_text("")
-
-    assert checked(capfd, ".") == (3, ["deep/er/a.yaml:2:1: InvalidYAML"])
-    assert checked(capfd, "blueprint") == (3, ["blueprint/a.yaml:2:1: InvalidYAML"])
 
 
 @pytest.mark.usefixtures("here")

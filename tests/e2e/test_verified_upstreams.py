@@ -11,9 +11,8 @@ from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.signing import Key, make_key, signing_options
 from tests.support.small_world import manifest, repository, variant, write_world
-from tests.support.world import World, build_world, git
+from tests.support.world import World, git
 
-WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1
 kind: Reconciler
@@ -88,21 +87,6 @@ def test_upgrade_to_an_unsigned_revision_leaves_package_and_draft_as_they_are(
 
     assert ran.code == Exit.INVALID_INPUT
     assert world.all_refs()["edge-1.git"] == before
-
-
-def test_branch_is_not_verified_even_where_its_commit_is_signed(tmp_path: Path, key: Key) -> None:
-    world = make(tmp_path / "w")
-    branch = variant("edge-1", "web").replace("revision: 1", "branch: main")
-    Repo(world.control).commit({manifest("edge-1", "web"): branch, manifest("edge-1", "db"): None})
-    require_signatures(world, key)
-    blueprints = world.root / "blueprints.git"
-    tree = git(blueprints, "rev-parse", "main^{tree}").strip()
-    new = git(blueprints, *signing_options(key), "commit-tree", "-S", "-p", "main", "-m", "signed", tree)
-    git(blueprints, "update-ref", "refs/heads/main", new.strip())
-
-    (message,) = problems(world)
-
-    assert message.endswith(f"is not verified: main is no signed tag of commit {new[:12]}")
 
 
 # Without a key: what who may push to the blueprints makes of what was signed.
@@ -275,21 +259,6 @@ def test_rule_counts_however_it_and_the_repository_are_spelled(
     assert "is about no registered repository" not in ran.out
 
 
-def test_rule_about_no_repository_is_told_by_plan_and_doctor(tmp_path: Path, key: Key) -> None:
-    world = make(tmp_path / "w")
-    require_signatures(world, key, f"{world.root}/bluprints.git")
-
-    plan, doctor = world.run("plan"), world.run("doctor")
-
-    said = (
-        f"reconciler.yaml:7: the rule of spec.verify for {world.root}/bluprints.git is about no registered "
-        f"repository, so it verifies nothing; the nearest registered address is {world.root}/blueprints.git"
-    )
-    assert plan.code == Exit.DONE
-    assert f"note: {said}" in plan.out
-    assert any(line.startswith("warning ") and line.endswith(said) for line in doctor.out.splitlines())
-
-
 def test_pin_of_a_lock_is_verified_like_any_other(tmp_path: Path, key: Key) -> None:
     world = make(tmp_path / "w")
     floating = variant("edge-1", "web").replace("revision: 1", "tag: stable")
@@ -304,19 +273,3 @@ def test_pin_of_a_lock_is_verified_like_any_other(tmp_path: Path, key: Key) -> N
     (message,) = problems(world)
 
     assert "is not verified: " in message
-
-
-def test_unsigned_revision_is_no_answer_to_a_dependency(tmp_path: Path, key: Key) -> None:
-    world = build_world(WORLDS / "56-kpt-packages", tmp_path / "w")
-    names = git(world.root / "blueprints.git", "tag", "--list").split()
-    sign_tags(world, key, *(name for name in names if name != "base/v2"))
-    text = Repo(world.control).read("main", "reconciler.yaml").decode()
-    public = key.private.with_suffix(".pub").read_text().strip()
-    rule = f"  verify:\n  - prefix: ../blueprints.git\n    signed: tag\n    sshKeys: ['{public}']\n"
-    Repo(world.control).commit({"reconciler.yaml": f"{text}{rule}"})
-
-    ran = world.run("plan")
-
-    assert ran.code == Exit.INVALID_INPUT
-    assert "DependencyConflict" in ran.out
-    assert "another one is not valid: blueprints/base/v2: not verified: base/v2 is no signed tag" in ran.out
