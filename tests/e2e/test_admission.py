@@ -9,16 +9,9 @@ import pytest
 
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.schema import output_violations
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World
 
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
-"""
 KINDS = (
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
@@ -164,30 +157,6 @@ def test_refused_draft_is_written_and_approved_by_name_alone(world: World) -> No
     assert [j[0] for j in judgements(world)] == ["edge-2"], "main has what was approved"
 
 
-def test_person_mends_a_refused_draft_in_it(world: World) -> None:
-    ask_for_second(world)
-    world.run("apply")
-    with world.edit("edge-1", "Keep the selector", branch="drafts/web/packagevariant-2") as copy:
-        (copy / "web/d.yaml").write_text(deployment("a"))
-
-    assert [j[0] for j in judgements(world)] == ["edge-2"]
-
-
-@pytest.mark.parametrize(
-    "notes",
-    [
-        "{kustomize.toolkit.fluxcd.io/force: enabled}",
-        "{argocd.argoproj.io/sync-options: 'Force=true,Replace=true'}",
-    ],
-)
-def test_object_that_asks_for_it_is_recreated(tmp_path: Path, notes: str) -> None:
-    world = fleet(tmp_path / "w", {"d.yaml": deployment("a")}, {"d.yaml": deployment("b", notes)})
-    ask_for_second(world)
-
-    assert {j[1] for j in judgements(world)} == {"recreated"}
-    assert "not ready" not in world.run("plan").out
-
-
 @pytest.mark.parametrize(("settings", "code"), [("", 0), ("  admission: {refused: problem}\n", 3)])
 def test_check_lists_what_a_change_adds_and_fails_where_settings_ask_for_it(
     tmp_path: Path, settings: str, code: int
@@ -242,18 +211,6 @@ def definition(*versions: str, stored: tuple[str, ...] = ()) -> dict[str, object
         },
     }
     return {**value, "status": {"storedVersions": list(stored)}} if stored else value
-
-
-def test_definition_must_keep_the_versions_in_which_objects_are_stored(tmp_path: Path) -> None:
-    files = {
-        **snapshot("edge-1", [definition("v1", "v2", stored=("v1", "v2"))]),
-        **snapshot("edge-2", [definition("v1", "v2", stored=("v2",))]),
-    }
-    both = ({"crd.yaml": json.dumps(definition("v1", "v2"))}, {"crd.yaml": json.dumps(definition("v2"))})
-    world = fleet(tmp_path / "w", *both, **files)
-    ask_for_second(world)
-
-    assert [(j[0], j[1]) for j in judgements(world)] == [("edge-1", "refused")]
 
 
 @pytest.mark.parametrize(
@@ -388,16 +345,6 @@ def scaled(replicas: str, more: str = "") -> str:
     return deployment("a").replace("spec:\n  selector", f"spec:\n  replicas: {replicas}{more}\n  selector")
 
 
-PARAMETERS = {
-    "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-    "variables": [{"name": "most", "expression": "int(params.data.most)"}],
-}
-REFERENCE = {"name": "limit", "namespace": "kube-system", "parameterNotFoundAction": "Deny"}
-
-
-WITH_LIMIT = [policy(**PARAMETERS), binding(paramRef=REFERENCE)]
-
-
 PODS = {
     "resourceRules": [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -438,26 +385,6 @@ def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(tmp_path
 
     assert judgements(new) == []
     assert [j[1] for j in judgements(merged)] == ["refused"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "files", "count"),
-    [
-        ("", {}, 0),
-        ("  admission: {snapshots: true}\n", {}, 6),
-        ("", snapshot("edge-1", WITH_LIMIT), 7),
-    ],
-)
-def test_kinds_that_decide_are_named_where_snapshots_are_to_have_them(
-    tmp_path: Path, settings: str, files: dict[str, str], count: int
-) -> None:
-    both = ({"d.yaml": scaled("2")}, {"d.yaml": scaled("7")})
-    world = fleet(tmp_path / "w", *both, edges=("edge-1",), settings=settings, **files)
-
-    kinds = world.run("snapshot", "kinds").out.strip().split(",")
-
-    assert len([kind for kind in kinds if kind]) == count
-    assert ("ConfigMap" in kinds) is (count > 6), "the kind of parameters"
 
 
 def moved(edge: str, package: str, name: str) -> str:

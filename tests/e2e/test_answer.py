@@ -53,18 +53,6 @@ def test_each_answer_is_a_commit_that_the_next_run_counts(world: World) -> None:
     assert world.run("approve", NAME).code == 0
 
 
-@pytest.mark.parametrize(("choice", "expected"), [("--keep", "our-a"), ("--take", "new-a")])
-def test_one_answer_is_for_every_conflict_unless_one_is_named(
-    world: World, choice: str, expected: str
-) -> None:
-    assert world.run("answer", NAME, choice).code == 0
-    assert world.run("apply", "--quiet").code == 0
-
-    assert waiting(world) == []
-    assert values(world, branch(world), "one")[0] == expected
-    assert values(world, branch(world), "two")[0] == expected
-
-
 def test_the_commit_is_of_the_person_and_changes_one_value(world: World) -> None:
     world.run("answer", NAME, "one.yaml", "data.a", "--take")
     bare, head = world.root / f"{EDGE}.git", branch(world)
@@ -72,14 +60,6 @@ def test_the_commit_is_of_the_person_and_changes_one_value(world: World) -> None
     assert git(bare, "log", "-1", "--format=%an", head).strip() == "Ada"
     difference = git(bare, "diff", f"{head}^", head)
     assert re.findall(r"^[+-] .*$", difference, re.MULTILINE) == ["-  a: our-a", "+  a: new-a"]
-
-
-def test_a_dry_run_writes_nothing(world: World) -> None:
-    before = git(world.root / f"{EDGE}.git", "rev-parse", branch(world))
-    said = world.run("answer", NAME, "--take", "--dry-run")
-
-    assert said.out.splitlines()[0] == "would take one.yaml ConfigMap one data.a: new-a"
-    assert git(world.root / f"{EDGE}.git", "rev-parse", branch(world)) == before
 
 
 @pytest.mark.parametrize(

@@ -79,40 +79,6 @@ def test_objects_of_a_neighbour_are_looked_at(world: World, tmp_path: Path) -> N
     assert has_draft(world, "edge-1")
 
 
-@pytest.mark.parametrize("place", ["HEAD", "packed-refs", "config"])
-@pytest.mark.parametrize("form", ["bare", "copy"])
-def test_a_pipe_in_the_control_repository_is_named(
-    place: str, form: str, world: World, tmp_path: Path
-) -> None:
-    control = world.root / "control.git"
-    if form == "copy":
-        control = tmp_path / "copy"
-        subprocess.run(["git", "clone", "-q", str(world.root / "control.git"), str(control)], check=True)
-    odd = pipe(control / (".git" if form == "copy" else "") / place)
-
-    for command in ("apply", "check"):
-        code, said = run([command, "--control", str(control)], world.root)
-        assert code == Exit.UNAVAILABLE, (command, said)
-        assert f"{odd} is a named pipe" in said
-    assert run(["doctor", "--control", str(control)], world.root)[0] == Exit.INVALID_INPUT
-
-
-def test_a_pipe_is_no_secret(world: World, tmp_path: Path) -> None:
-    odd = pipe(tmp_path / "token")
-    with world.edit("control", "Name a token") as copy:
-        rule = f"  credentials:\n  - prefix: https://git.example\n    tokenFile: {odd}\n"
-        with (copy / "reconciler.yaml").open("a") as file:
-            file.write(rule)
-        manifest = repository("secret").replace("../secret.git", "https://git.example/secret.git")
-        (copy / "manifests" / "secret.yaml").write_text(manifest)
-
-    applied = world.run("apply")
-
-    assert applied.code == Exit.UNAVAILABLE
-    assert f"file {odd} cannot be read: It is no file" in applied.out + applied.err
-    assert has_draft(world, "edge-1")
-
-
 def test_a_file_system_that_does_not_answer_costs_one_deadline(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,3 +293,21 @@ def test_a_second_signal_kills_at_once(world: World) -> None:
     time.sleep(0.2)
     assert process.returncode == -signal.SIGTERM
     assert not any(map(is_alive, workers))
+
+
+@pytest.mark.parametrize("place", ["HEAD", "packed-refs", "config"])
+@pytest.mark.parametrize("form", ["bare", "copy"])
+def test_a_pipe_in_the_control_repository_is_named(
+    place: str, form: str, world: World, tmp_path: Path
+) -> None:
+    control = world.root / "control.git"
+    if form == "copy":
+        control = tmp_path / "copy"
+        subprocess.run(["git", "clone", "-q", str(world.root / "control.git"), str(control)], check=True)
+    odd = pipe(control / (".git" if form == "copy" else "") / place)
+
+    for command in ("apply", "check"):
+        code, said = run([command, "--control", str(control)], world.root)
+        assert code == Exit.UNAVAILABLE, (command, said)
+        assert f"{odd} is a named pipe" in said
+    assert run(["doctor", "--control", str(control)], world.root)[0] == Exit.INVALID_INPUT

@@ -3,16 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from reconciler.base.values import Refused
-from reconciler.functions.pipeline import run_pipeline
-from reconciler.functions.protocol import FunctionCall, FunctionRun
-from reconciler.functions.runtimes.helm import HelmRuntime
-from reconciler.functions.runtimes.process import Worker
-from reconciler.functions.step import PipelineResult
 from reconciler.names.objects import Files
 from reconciler.render import charts
 from reconciler.resolve import up_to_date
@@ -151,21 +144,6 @@ def files(world: World, edge: str) -> set[str]:
     return set(listed) - {"Kptfile", "package-context.yaml", RECORD}
 
 
-def test_value_of_a_variant_changes_what_people_did_not(world: World) -> None:
-    apply_and_merge(world)
-    edit(world, "edge-2", "deployment_web.yaml", "  replicas: 2\n", "  replicas: 7\n")
-
-    set_variants(world, replicas=4)
-    planned = world.run("plan", "--diff")
-    apply_and_merge(world)
-
-    assert "+  replicas: 4" in planned.out
-    assert "# .Values.replicas: 2 -> 4, from spec.pipeline.mutators[0].configMap.replicas (" in planned.out
-    assert "conflict" in planned.out
-    assert "replicas: 4\n" in main(world, "edge-1", "deployment_web.yaml")
-    assert "replicas: 7\n" in main(world, "edge-2", "deployment_web.yaml")
-
-
 @pytest.mark.parametrize("name", ["values-mine.yaml.input", "values-mine.yaml"])
 def test_values_file_that_people_add_downstream_is_rendered(world: World, name: str) -> None:
     apply_and_merge(world)
@@ -190,39 +168,9 @@ def test_values_file_that_people_add_downstream_is_rendered(world: World, name: 
     assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
 
 
-LABELLED = SERVICE.replace(
-    "  name: web\n", "  name: web\n  labels: {helm.sh/chart: web-{{ .Chart.Version }}}\n"
-)
-NGINX = CONFIG_MAP.replace("mode: plain\n", "nginx.conf: |\n{lines}")
-
-
 def lines(*changed: str) -> str:
     texts = {text.partition(" ")[0]: text for text in ("gzip off", "root /a", "log on", "index a", *changed)}
     return "".join(f"    {text}\n" for text in texts.values())
-
-
-def test_new_version_alone_brings_nothing_back_and_asks_nobody(world: World) -> None:
-    for version, text in (("4.0.0", lines()), ("4.1.0", lines("index b"))):
-        chart = release(version, deployment=DEPLOYMENT, service=LABELLED, config=NGINX.format(lines=text))
-        with world.edit("blueprints", version) as folder:
-            for path, content in chart.items():
-                (folder / path).write_text(content)
-        world.tag("blueprints", f"web/v{int(version[2]) + 4}", "main")
-    set_variants(world, revision=4)
-    apply_and_merge(world)
-    with world.edit("edge-1", "No service here") as folder:
-        (folder / "web/service_web.yaml").unlink()
-    edit(world, "edge-2", "configmap_web.yaml", "gzip off", "gzip on")
-
-    set_variants(world, revision=5)
-    planned = world.run("plan")
-    apply_and_merge(world)
-
-    assert "conflict" not in planned.out
-    assert "service_web.yaml" not in files(world, "edge-1")
-    assert "helm.sh/chart: web-4.1.0" in main(world, "edge-2", "service_web.yaml")
-    merged = NGINX.format(lines=lines("gzip on", "index b")).rpartition("data:\n")[2]
-    assert main(world, "edge-2", "configmap_web.yaml").endswith(merged)
 
 
 def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:
@@ -428,45 +376,3 @@ def test_package_of_an_older_run_moves_without_a_conflict_and_keeps_its_edits(wo
     before = world.all_refs()
     assert world.run("apply", cache="another").code == 0
     assert world.all_refs() == before
-
-
-def test_side_that_nobody_edited_is_rendered_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Charts write `annotations: {}`, which an update fills: that is no edit, which would be looked for."""
-    rendered: list[str] = []
-    run = HelmRuntime.run
-    packages: list[Files] = []
-    ask, asked = Worker.ask, list[bytes]()
-
-    def count(runtime: HelmRuntime, call: FunctionCall) -> FunctionRun:
-        rendered.append(call.claimed)
-        return run(runtime, call)
-
-    def count_ask(worker: Worker, request: bytes) -> bytes | Refused:
-        asked.append(request)
-        return ask(worker, request)
-
-    def count_package(files: Files, *arguments: Any, **options: Any) -> PipelineResult:
-        packages.append(files)
-        return run_pipeline(files, *arguments, **options)
-
-    empty = DEPLOYMENT.replace("  labels:", "  annotations:\n    {}\n  labels:")
-    with world.edit("blueprints", "Write no annotations") as folder:
-        (folder / "web/charts/web/templates/workload.yaml").write_text(empty)
-    for tag in ("v4", "v5"):
-        world.tag("blueprints", f"web/{tag}", "main")
-        with world.edit("blueprints", "Another version") as folder:
-            (folder / "web/charts/web/values.yaml").write_text("replicas: 1\nready: 2\ngrace: 20\n")
-    set_variants(world, revision=4)
-    apply_and_merge(world)
-    set_variants(world, revision=5)
-    monkeypatch.setattr(HelmRuntime, "run", count)
-    monkeypatch.setattr(Worker, "ask", count_ask)
-    monkeypatch.setattr("reconciler.functions.runtimes.pipelines.run_pipeline", count_package)
-
-    assert world.run("plan", cache="another").code == 0
-
-    assert len(rendered) <= len(EDGES)
-    # The three have equal values: the engine renders the new chart, and main has what the old one gave.
-    assert len(asked) == 1
-    # Besides those of charts it is that of the update, which all three share: setters are no edits.
-    assert len(packages) <= len(rendered) + 1

@@ -18,7 +18,6 @@ from tests.support.http_git import serve
 from tests.support.small_world import EDGES, manifest, repository, variant, write_world
 from tests.support.world import git
 
-WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 BROKEN = "kind: [broken\n"
 
 
@@ -61,28 +60,6 @@ def propose(root: Path, changes: dict[str, str | None], branch: str = "feature")
 
 def check(root: Path, *arguments: str, **environment: str) -> Said:
     return run(root, "check", "--control", "control.git", "--head", "feature", *arguments, **environment)
-
-
-def test_a_change_is_told_in_one_sentence(root: Path) -> None:
-    run(root, "apply", "--control", "control.git")
-    Repo(root / "edge-3.git").merge("drafts/web/packagevariant-1", how="squash")
-    run(root, "apply", "--control", "control.git")
-    propose(
-        root,
-        {
-            manifest("edge-1", "web"): variant("edge-1", "web", revision=2),
-            manifest("edge-3", "web"): None,
-            "manifests/more.yaml": variant("edge-1", "web")
-            .replace("package: web\n", "package: web2\n")
-            .replace("web-edge-1", "more")
-            .replace("package: web2\n    revision", "package: web\n    revision"),
-        },
-    )
-
-    said = check(root, "--detailed-exitcode")
-
-    assert said.last == "Merging this creates 1 draft in 1 repository, updates 1, proposes 1 deletion"
-    assert said.code == 10
 
 
 def test_every_form_of_the_report_names_what_was_compared(root: Path, tmp_path: Path) -> None:
@@ -161,23 +138,6 @@ REFUSED = {
         "commit -q --allow-empty -m x", "--base mian", "has no branch or commit mian", "Did you mean main?"
     ),
 }
-
-
-@pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
-@pytest.mark.parametrize("level", ["manifests", "fleet"])
-def test_check_without_two_sides_is_refused(root: Path, level: str, case: Refused) -> None:
-    copy = root / "copy"
-    git(root, "clone", "-q", str(root / "control.git"), str(copy))
-    for line in filter(None, case.git.split(";")):
-        git(copy, *line.split())
-    commit = git(copy, "rev-parse", "HEAD").strip()
-    arguments = case.arguments.replace("HEAD", commit).split()
-
-    said = run(root, "check", "--control", "copy", "--level", level, *arguments)
-
-    assert (said.code, said.out) == (2, "")
-    assert case.message in said.err
-    assert case.hint in said.err.partition("hint: ")[2]
 
 
 def test_only_new_problems_fail(root: Path) -> None:
@@ -283,50 +243,6 @@ def test_repository_that_main_registers_is_read_wherever_it_is(root: Path) -> No
     assert (update.code, update.last) == (0, "Merging this updates 1 package")
     assert missing.code == 3
     assert "UpstreamNotFound" in missing.out
-
-
-def test_packages_of_repository_that_cannot_be_read_are_not_called_unchanged(root: Path) -> None:
-    run(root, "apply", "--control", "control.git")
-    propose(root, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
-    (root / "edge-1.git").rename(root / "edge-1.away")
-
-    said = check(root)
-    value = json.loads(check(root, "--output", "json").out)
-
-    assert said.code == 5
-    assert said.effect.startswith(
-        "not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: "
-    )
-    seen = "Merging this changes no package, but 1 PackageVariant, as far as can be seen"
-    assert said.last == f"{seen}: 1 repository was not read"
-    assert [problem["subject"] for problem in value["notRead"]] == ["Repository default/edge-1"]
-    assert "### Not read" in check(root, "--output", "markdown").out
-    sarif = json.loads(check(root, "--output", "sarif").out)
-    assert [one["ruleId"] for one in sarif["runs"][0]["results"]] == ["RepositoryUnavailable"]
-
-
-def test_runner_is_not_told_that_nothing_changes_where_not_all_was_read(root: Path, tmp_path: Path) -> None:
-    propose(root, {"README.md": "words\n"})
-    runner = {"GITHUB_ACTIONS": "true", "GITHUB_OUTPUT": str(tmp_path / "out")}
-
-    check(root, **runner)
-    (root / "edge-1.git").rename(root / "edge-1.away")
-    check(root, **runner)
-    check(root, "--level", "manifests", **runner)
-
-    told = re.findall(r"changed<<\S+\n(\w+)\n", (tmp_path / "out").read_text())
-    assert told == ["false", "unknown", "unknown"]
-
-
-def test_a_renamed_instance_is_a_problem(root: Path) -> None:
-    control = Repo(root / "control.git")
-    renamed = control.read("main", "reconciler.yaml").decode().replace("name: fleet", "name: other")
-    propose(root, {"reconciler.yaml": renamed})
-
-    said = check(root)
-
-    assert said.code == 3
-    assert "The instance fleet would be renamed to other" in said.out
 
 
 def test_the_first_configuration_can_be_checked(tmp_path: Path) -> None:
@@ -522,3 +438,45 @@ def test_what_makes_a_new_draft_unready_is_a_problem_of_the_change(root: Path, f
     assert (after.code, strict.code) == (0, 3), after
     assert after.last == "Problems: 1 there before"
     assert f"was there before: manifests/new.yaml:{faulty.line}:" in after.out
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "message", "hint"),
+    [
+        ("remote remove origin", "", "has no default branch", "`git switch -c change`. Then run"),
+        (
+            "remote remove origin;branch change",
+            "--base main",
+            "with itself",
+            "too: --base main --head change",
+        ),
+        ("commit --allow-empty -m x;push;reset --hard HEAD~1", "", "is 1 commit behind", "Run `git pull`"),
+        ("checkout --detach;push origin main:change", "", "are one commit", "--head change"),
+        (
+            "branch change;commit --allow-empty -m x;push origin main;switch change",
+            "",
+            "change is in main already",
+            "Commit the change on change first.",
+        ),
+        (
+            "switch -c change;commit --allow-empty -m x;push origin change;switch main",
+            "--base change",
+            "main is in change already",
+            "Did you mean --base main --head change?",
+        ),
+        ("commit --allow-empty -m x", "--base mian", "no branch or commit mian", "Did you mean main?"),
+    ],
+)
+def test_check_without_two_sides_is_refused(
+    root: Path, lines: str, arguments: str, message: str, hint: str
+) -> None:
+    copy = root / "copy"
+    git(root, "clone", "-q", str(root / "control.git"), str(copy))
+    for line in lines.split(";"):
+        git(copy, *line.split())
+
+    said = run(root, "check", "--control", "copy", *arguments.split())
+
+    assert (said.code, said.out) == (2, "")
+    assert message in said.err
+    assert hint in said.err.partition("hint: ")[2]

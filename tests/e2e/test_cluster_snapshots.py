@@ -6,19 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World
 
 EDGES = ("edge-1", "edge-2", "edge-3")
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests:
-  - manifests
-"""
 TEAM = """\
 apiVersion: hr.example.com/v1
 kind: Team
@@ -168,19 +159,3 @@ def test_absence_from_one_cluster_says_nothing_about_another(
 
     ops = {one["name"]: one["op"] for one in value["changes"] if one["op"] not in ("keep", "none")}
     assert ("edge-2/of-red" in ops, "edge-1/of-red" in ops) == (False, not kept), value["changes"]
-
-
-def test_kinds_are_those_that_are_selected_and_injected(tmp_path: Path) -> None:
-    services = TEAM.replace("hr.example.com/v1", "net.example.com/v1").replace("Team", "Service")
-    files = {
-        "manifests/teams.yaml": SET.format(clusters=CLUSTERS),
-        "manifests/web.yaml": VARIANT.format(edge="edge-1"),
-    }
-    world = build(tmp_path / "w", files)
-    blueprints = Repo(tmp_path / "w/blueprints.git")
-    blueprints.commit({"web/service.yaml": services})
-    blueprints.tag("web/v1")
-
-    assert world.run("snapshot", "kinds").out == "Team.hr.example.com,Service.net.example.com\n"
-    value = json.loads(world.run("snapshot", "kinds", "--output", "json").out)
-    assert value["items"][0] == {"group": "hr.example.com", "kind": "Team"}

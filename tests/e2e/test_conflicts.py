@@ -110,49 +110,6 @@ def lose_state(world: World) -> None:
 ONE_A, ONE_B, TWO_A = "one.yaml data.a", "one.yaml data.b", "two.yaml data.a"
 
 
-def test_the_pull_request_names_each_conflict_and_how_to_answer_it(world: World) -> None:
-    body = world.run("pr", "show", NAME).out
-
-    assert len(keeps(world)) == 3
-    assert "git commit --allow-empty" in body
-    assert all(re.fullmatch(r"Keep: [\w./ -]+", line) for line in keeps(world)), "nothing for a shell"
-    assert waiting(world) == [ONE_A, ONE_B, TWO_A]
-    assert "3 conflicts in one.yaml, two.yaml" in world.run("plan").out
-
-
-def test_answering_one_of_three_leaves_two_open(world: World) -> None:
-    change(world, "two.yaml", "our-a", "new-a")
-
-    assert world.run("apply", "--quiet").code == 7
-    assert waiting(world) == [ONE_A, ONE_B]
-    assert answered(world) == {TWO_A: ("edit", "new-a", "our-a")}
-    assert world.run("approve", NAME).code == 4
-
-
-def test_three_ways_to_answer_leave_nothing_open_and_stay_visible(world: World) -> None:
-    change(world, "two.yaml", "our-a", "both-a")
-    commit_keep(world, next(line for line in keeps(world) if "data.a" in line and "one.yaml" in line))
-    with world.edit("control", "b is ours") as copy:
-        text = variant(EDGE, "web", revision=4)
-        note = "  annotations:\n    reconciler.dev/on-conflict-fields: data.b=upstream\n"
-        (copy / manifest(EDGE, "web")).write_text(
-            text.replace("  namespace: default\n", f"  namespace: default\n{note}", 1)
-        )
-
-    assert world.run("apply", "--quiet").code == 0
-    assert waiting(world) == []
-    assert answered(world) == {
-        ONE_A: ("keep", "our-a", "new-a"),
-        ONE_B: ("policy", "new-b", "our-b"),
-        TWO_A: ("edit", "both-a", "new-a"),
-    }
-    body = world.run("pr", "show", NAME).out
-    assert "Answered conflicts" in body
-    assert "`our-a` | `new-a` | Keep" in body
-    assert world.run("approve", NAME).code == 0
-    assert values(world, "main", "one") == ["our-a", "new-b"]
-
-
 @pytest.mark.parametrize("lost", [False, True])
 def test_keep_lines_of_an_empty_commit_unlock_approval(world: World, *, lost: bool) -> None:
     commit_keep(world, *keeps(world))

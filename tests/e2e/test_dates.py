@@ -32,7 +32,6 @@ spec:
     - name: rest
 """
 SOAK = "soak: 1h"
-HEALTH = 'gates: {objects: [{apiVersion: apps/v1, kind: Deployment, name: web, namespace: "{repository}"}]}'
 SET = """\
 apiVersion: config.porch.kpt.dev/v1alpha2
 kind: PackageVariantSet
@@ -157,26 +156,6 @@ def snapshot(world: World, taken: int | None) -> None:
         for edge in EDGES
     }
     change(world, {"snapshot/snapshot.yaml": header, "snapshot/note": str(world.clock), **healthy})
-
-
-@pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
-def test_a_snapshot_from_before_a_run_saw_the_package_opens_no_wave(
-    merge: Callable[[World, str], None], tmp_path: Path
-) -> None:
-    world = make_world(tmp_path / "w", HEALTH)
-    yesterday = world.clock - DAY_S
-    snapshot(world, yesterday)
-    merge(world, "east")
-    assert not moved(world, "apply")
-    seen = world.clock
-
-    world.clock += HOUR_S
-    for taken in (yesterday, seen, None, FAR_AWAY):
-        snapshot(world, taken)  # its commit is newer than the package
-        assert not moved(world, "apply"), taken
-    snapshot(world, seen + 1)
-
-    assert moved(world)
 
 
 def test_a_wrong_date_in_the_control_repository_is_named_with_its_commit(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.render.update import resources
-from reconciler.report import status
 from reconciler.report.report import Names
 from tests.support.breaking.faults import Reader, forget
 from tests.support.breaking.state import state_of
@@ -86,27 +85,6 @@ def test_a_row_of_a_check_that_breaks_is_a_problem_and_all_others_are_shown(
         assert len(rows) > 1
         assert json.loads(said.out)["packages"] == rows
     assert named(whole.out) - {"birch"} <= named(said.out)
-
-
-@pytest.mark.parametrize("form", ["text", "wide", "json", "yaml", "jsonl", "csv"])
-def test_a_row_of_a_status_that_breaks_is_a_problem_and_all_others_are_shown(
-    monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
-    made = world()
-    line = ("status", "--sort", "name", "--output", form)
-    whole = made.run(*line)
-    break_for(monkeypatch, status, "package_name", lambda owner: owner["name"] == "birch")
-
-    said = made.run(*line)
-
-    assert (said.code, said.err.count("Traceback")) == (1, 1)
-    assert "birch" in whole.out
-    assert named(whole.out) - {"birch"} <= named(said.out)
-    if form == "json":
-        rows = [each for each in json.loads(whole.out)["items"] if each["name"] != "birch"]
-        assert json.loads(said.out)["items"] == rows
-    if form not in ("csv", "jsonl"):  # these have rows alone
-        assert "PackageVariant default/birch" in said.out
 
 
 def test_a_merge_that_breaks_is_the_fault_of_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

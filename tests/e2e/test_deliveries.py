@@ -56,30 +56,6 @@ def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -
     assert git(world.control, "show", f"main:live/{NET}").startswith("# Generated for")
 
 
-def test_what_was_rejected_is_not_proposed_again_before_it_changes(world: World) -> None:
-    world.run("apply")
-    assert world.run("pr", "close", "dev#1").code == 0
-
-    again = world.run("apply")
-    assert "Rejected" in again.out
-    assert again.code == 7
-
-    world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
-    world.run("lock", "--upgrade", "x.example.com/acme/net")
-    assert "Rejected" not in world.run("apply").out
-
-
-def test_a_file_that_a_person_deleted_is_not_generated_again_before_it_changes(world: World) -> None:
-    delivered(world)
-    with world.edit("dev", "We do not want it") as copy:
-        (copy / NET).unlink()
-
-    said = world.run("apply")
-
-    assert "Rejected" in said.out, said.out
-    assert "drafts/dependencies" not in "".join(world.all_refs()["dev.git"])
-
-
 def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(world: World) -> None:
     delivered(world)
     (world.root / "dev.git").rename(world.root / "away.git")
@@ -131,3 +107,14 @@ def test_a_manifest_that_names_an_unknown_package_takes_nothing_from_a_cluster(
     assert (mended["moves"], mended["problems"]) == ([], [])
     assert world.run("apply").code == 0
     assert world.all_refs()["dev.git"] == before
+
+
+def test_a_file_that_a_person_deleted_is_not_generated_again_before_it_changes(world: World) -> None:
+    delivered(world)
+    with world.edit("dev", "We do not want it") as copy:
+        (copy / NET).unlink()
+
+    said = world.run("apply")
+
+    assert "Rejected" in said.out, said.out
+    assert "drafts/dependencies" not in "".join(world.all_refs()["dev.git"])

@@ -122,19 +122,3 @@ def test_each_demo_has_the_same_commits(layout: str, commits: dict[str, str], tm
     tips = {name: refs(tmp_path / "world" / name)["refs/heads/main"] for name in commits}
 
     assert tips == commits
-
-
-def test_the_fleet_of_the_tutorial_is_installed_by_what_is_printed(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    said = shell("reconciler demo world --layout tutorial", tmp_path, cache)
-
-    shell(printed_commands(said), tmp_path, cache)
-
-    status = shell(
-        "reconciler status && git status --short && git -C ../blueprints tag", tmp_path / "world/fleet", cache
-    )
-    assert re.findall(r"^(\S+) .* (\S+/v1) +published", status, re.MULTILINE) == [
-        ("east/web", "web/v1"),
-        ("west/web", "web/v1"),
-    ]
-    assert status.endswith("web/v1\nweb/v2\n"), "no file of a working copy differs from its commit"

@@ -27,28 +27,9 @@ def configure(world: World, text: str) -> None:
     Repo(world.control, time=world.clock + 60).commit({"reconciler.yaml": old + text})
 
 
-def remove_repository(world: World) -> None:
-    shutil.rmtree(world.root / "edge-1.git")
-
-
 def register_branch(world: World) -> None:
     text = repository("edge-1").replace("branch: main", "branch: release")
     Repo(world.control, time=world.clock + 60).commit({"manifests/repositories/edge-1.yaml": text})
-
-
-def add_branch(world: World) -> None:
-    git(world.root / "edge-1.git", "branch", "drafts", "main")
-
-
-def add_tag(world: World) -> None:
-    Repo(world.root / "edge-1.git", time=world.clock).commit(
-        {"web/Kptfile": "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"}
-    )
-    git(world.root / "edge-1.git", "tag", "web", "main")
-
-
-def name_token(world: World) -> None:
-    configure(world, CREDENTIALS.format("tokenEnv: NO_SUCH_TOKEN"))
 
 
 def name_token_file(world: World) -> None:
@@ -59,16 +40,8 @@ def name_engine(world: World) -> None:
     configure(world, "  functions:\n    runtime: nerdctl\n")
 
 
-def name_executable(world: World) -> None:
-    configure(world, "  functions:\n    exec:\n      fix: /no/such/executable\n")
-
-
 def commit_tomorrow(world: World) -> None:
     Repo(world.root / "edge-1.git", time=4_000_000_000).commit({"README.md": "tomorrow\n"})
-
-
-def break_manifest(world: World) -> None:
-    Repo(world.control, time=world.clock + 60).commit({"manifests/broken.yaml": "kind: [\n"})
 
 
 def name_a_digest_that_is_none(world: World) -> None:
@@ -77,27 +50,16 @@ def name_a_digest_that_is_none(world: World) -> None:
     Repo(world.control, time=world.clock + 60).commit(files)
 
 
-def break_configuration(world: World) -> None:
-    configure(world, "  manifest: []\n")
-
-
 def sign_without_key(world: World) -> None:
     configure(world, "  commits:\n    sign: ssh\n    signingKeyEnv: NO_SUCH_KEY\n")
 
 
 CASES: list[tuple[Callable[[World], None], str, str, str]] = [
-    (remove_repository, "reach", "is not a Git repository", ""),
     (register_branch, "reach", "has no branch release", "push the branch"),
-    (add_branch, "branches", "branch drafts is in the way", "Rename the branch drafts"),
-    (add_tag, "tags", "tag web is in the way", "Rename or delete the tag web"),
-    (name_token, "credentials", "NO_SUCH_TOKEN is not set", "Set it"),
     (name_token_file, "credentials", "/no/such/token", "correct spec.credentials"),
     (name_engine, "engines", "nerdctl", "Install nerdctl"),
-    (name_executable, "engines", "/no/such/executable", "Install it"),
     (commit_tomorrow, "clock", "in the future", "Set the clock"),
-    (break_manifest, "manifests", "", ""),
     (name_a_digest_that_is_none, "index", "'12' is no digest", "sha256:"),
-    (break_configuration, "configuration", "manifest", "manifests"),
     (sign_without_key, "signing key", "NO_SUCH_KEY is not set", "Set it"),
 ]
 
@@ -137,11 +99,3 @@ def test_directory_without_permission_to_write_is_named(
     assert said.code == 3
     assert "error    rights: " in said.out
     assert "next: Give the token or key the right to write" in said.out
-
-
-def test_healthy_set_up_has_no_error(healthy: World) -> None:
-    said = healthy.run("doctor")
-
-    assert said.code == 0
-    assert said.out.splitlines()[-1] == "Nothing is wrong."
-    assert "snapshot" not in said.out, "no set selects objects of clusters"

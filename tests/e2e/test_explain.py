@@ -91,16 +91,6 @@ def test_each_field_has_its_place(world: World, *, is_applied: bool) -> None:
     assert lock["value"] == Repo(world.root / "blueprints.git").oid("web/v3")
 
 
-def test_what_a_set_generated_names_its_expression(world: World) -> None:
-    place = fields(world, "db-set")["package-context.yaml", "data.place"]
-
-    assert place["value"] == EDGE
-    assert "PackageVariantSet default/many" in place["source"]
-    assert "repository.name" in place["source"]
-    assert place["location"]["path"] == "manifests/many.yaml"
-    assert place["location"]["line"] == line_of("manifests/many.yaml", "repository.name", world)
-
-
 @pytest.mark.parametrize("is_applied", [False, True])
 def test_broken_manifest_is_named_with_a_hint(world: World, *, is_applied: bool) -> None:
     if is_applied:

@@ -104,17 +104,6 @@ def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> 
     assert all(op.startswith("keep") or op == "update PullRequestOutdated" for op in kept.values()), kept
 
 
-def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World) -> None:
-    edges.run("apply")
-    for package in ("base", "certs", "keys", "web"):
-        edges.run("approve", f"edge-3/{package}")
-    edges.run("apply")
-    git(edges.control, "update-ref", "-d", STATE)
-    edges.lay(WORLDS / "57-fan-out/steps/leave-edge-3")
-
-    assert {op for name, op in ops(edges).items() if name.startswith("edge-3/")} == {"keep OwnerUnknown"}
-
-
 @pytest.mark.parametrize("way", ["deleted", "upgraded"])
 def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None:
     edges.run("apply")
@@ -143,3 +132,14 @@ def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None
 
     after = ops(edges)
     assert [after[name] for name in needed] == ["delete NotDesired"] * 3
+
+
+def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World) -> None:
+    edges.run("apply")
+    for package in ("base", "certs", "keys", "web"):
+        edges.run("approve", f"edge-3/{package}")
+    edges.run("apply")
+    git(edges.control, "update-ref", "-d", STATE)
+    edges.lay(WORLDS / "57-fan-out/steps/leave-edge-3")
+
+    assert {op for name, op in ops(edges).items() if name.startswith("edge-3/")} == {"keep OwnerUnknown"}

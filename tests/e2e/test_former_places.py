@@ -152,50 +152,6 @@ def test_a_repository_that_is_gone_proposes_the_deletion_of_its_package(world: E
     assert package not in decided(world)
 
 
-def test_a_repository_that_is_renamed_hands_its_package_over(world: EdgeFleet) -> None:
-    change(world, {"west": None, "occident": registered("occident", *PLACES["west"])})
-
-    assert decided(world)["occident/web"][0] == "transfer"
-    assert "west/web" not in decided(world)
-    world.apply()
-    assert opened(world).keys() == {"east/web", "rome/web", "occident/web"}
-
-
-def test_a_repository_that_is_renamed_and_moved_leaves_its_old_package_under_its_old_name(
-    world: EdgeFleet,
-) -> None:
-    change(world, {"west": None, "occident": registered("occident", "mono", "sites/occident")})
-
-    rows = decided(world)
-    assert rows["west/web"] == ("delete", "PlaceGone")
-    assert rows["occident/web"] == ("create", "New")
-    world.apply()
-    world.settle()
-    assert on_main(world, "mono", "sites/occident/web")
-    assert not on_main(world, "mono", "clusters/west/web")
-
-
-def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
-    mono = Repo(world.root / "mono.git")
-    mono.commit({"README.md": "prod\n"}, branch="prod")
-    change(world, {"west": registered("west", *PLACES["west"], branch="prod")})
-
-    said = world.apply()
-    assert said.code == Exit.WAITING
-    assert decided(world)["clusters/west/web@main"] == ("keep", "Moved")
-    assert "moved from branch main to branch prod, and the package is still on main" in said.out
-    world.settle()
-    assert on_main(world, "mono", "clusters/west/web", branch="prod")
-    world.want(1, target=SELECTED)
-    world.apply()
-    assert [row["losses"] for row in world.rows().values()] == [[]] * 4
-    world.settle()
-    files = git(mono.path, "ls-tree", "-r", "--name-only", "main").split()
-    mono.commit({path: None for path in files if path.startswith("clusters/west/")})
-    world.apply()
-    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
-
-
 def test_a_package_at_a_former_place_waits_for_its_successor_in_a_rollout(world: EdgeFleet) -> None:
     world.configure(WAVES)
     world.run("apply")
@@ -349,42 +305,6 @@ def test_no_pattern_merges_a_draft_whose_variant_is_not_understood(
     assert world.run("approve", "rome/web").code == Exit.DONE
 
 
-def test_a_pull_request_without_any_repository_is_listed_by_its_path_alone(world: EdgeFleet) -> None:
-    change(world, {"west": None})
-    git(world.control, "branch", "-D", "reconciler/fleet/state")
-    git(world.control, "branch", "-D", "reconciler/fleet/status")
-    world.run("apply")
-
-    assert opened(world)["clusters/west/web"] == "Update web"
-    said = world.run("approve", "--all")
-    assert "clusters/west/web, is left: no registered Repository is there" in said.err + said.out
-    said = world.run("approve", "clusters/west/web")
-    assert said.code == Exit.REFUSED
-    assert "No registered Repository is at clusters/west/web" in said.out + said.err
-    assert world.run("approve", "clusters/*").code == Exit.USAGE
-    assert world.run("pr", "merge", "clusters/west/web").code == Exit.REFUSED
-    assert world.run("pr", "close", "clusters/west/web").code == Exit.DONE
-
-
-def test_a_package_of_a_repository_that_is_gone_is_released_where_its_set_orphans(world: EdgeFleet) -> None:
-    template = {"template": {"deletionPolicy": "orphan"}}
-    text = json.loads(git(world.control, "show", "main:manifests/set.json"))
-    text["spec"]["targets"][0]["template"] |= template["template"]
-    Repo(world.control).commit({"manifests/set.json": json.dumps(text)})
-    world.settle()
-    change(world, {"rome": None})
-
-    assert decided(world)["rome/web"] == ("orphan", "Orphaned")
-    world.apply()
-    world.run("apply")  # with nothing to do its report is kept until something changes, here too
-    assert "approved rome/web" in world.run("approve", "--all").out
-    world.apply()
-    assert "rome.jsonl" not in git(world.control, "ls-tree", "-r", "reconciler/fleet/state")
-    assert on_main(world, "rome", "web")
-    assert "reconciler.dev/owner" not in Repo(world.root / "rome.git").read("main", "web/Kptfile").decode()
-    assert "rome/web" not in decided(world)
-
-
 @pytest.mark.parametrize("is_copy", [False, True])
 def test_one_repository_under_two_addresses_loses_nothing(world: EdgeFleet, *, is_copy: bool) -> None:
     """A forge that renames a repository redirects from the old address; a copy looks the same."""
@@ -461,6 +381,27 @@ def test_everything_is_approved_at_the_new_place_first_and_edits_stay_at_the_old
     if is_edited:
         assert on_main(world, "rome", "web-one")
         assert "approved rome/web-one: removed" in world.run("approve", "rome/web-one").out
+
+
+def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
+    mono = Repo(world.root / "mono.git")
+    mono.commit({"README.md": "prod\n"}, branch="prod")
+    change(world, {"west": registered("west", *PLACES["west"], branch="prod")})
+
+    said = world.apply()
+    assert said.code == Exit.WAITING
+    assert decided(world)["clusters/west/web@main"] == ("keep", "Moved")
+    assert "moved from branch main to branch prod, and the package is still on main" in said.out
+    world.settle()
+    assert on_main(world, "mono", "clusters/west/web", branch="prod")
+    world.want(1, target=SELECTED)
+    world.apply()
+    assert [row["losses"] for row in world.rows().values()] == [[]] * 4
+    world.settle()
+    files = git(mono.path, "ls-tree", "-r", "--name-only", "main").split()
+    mono.commit({path: None for path in files if path.startswith("clusters/west/")})
+    world.apply()
+    assert decided(world).keys() == {"east/web", "rome/web", "west/web"}
 
 
 @pytest.mark.parametrize("grouped", ["package", "repository"])

@@ -160,32 +160,3 @@ def test_slow_functions_do_not_starve_the_others_for_ever(tmp_path: Path, *, kee
     assert row.startswith("keep")
     assert "FunctionsPostponed" in row
     assert "functions.runTimeout, 2 s" in shown.out
-
-
-def test_a_limit_that_allows_them_renders_the_rest(tmp_path: Path) -> None:
-    script = tmp_path / "wait"
-    script.write_text("#!/bin/sh\nsleep 1.5\nexec cat\n")
-    script.chmod(0o755)
-    config = CONFIG.format(timeout=60, run_timeout=60) + f"    exec: {{wait: {script}}}\n"
-    names = ("a", "b")
-    world = fleet(tmp_path / "world", dict.fromkeys(names, "  - exec: wait\n"), config)
-    assert world.run("apply").code == Exit.DONE
-    assert world.run("approve", "--all").code == Exit.DONE
-    assert world.run("apply").code == Exit.DONE
-    before = refs(world.root / "edge-1.git")
-    with world.edit("control", "Move to v2, in no time") as copy:
-        for name in names:
-            (copy / manifest("edge-1", name)).write_text(variant("edge-1", name, revision=2))
-        (copy / "reconciler.yaml").write_text(config.replace("runTimeout: 60", "runTimeout: 1"))
-
-    # The upstream sides of the merge are not rendered either: compared as they are, they would look edited.
-    for _ in range(2):
-        assert world.run("apply").code == Exit.PARTIAL
-        assert refs(world.root / "edge-1.git") == before
-    with world.edit("control", "Give them time") as copy:
-        (copy / "reconciler.yaml").write_text(config)
-
-    applied = world.run("apply")
-    assert applied.code == Exit.DONE, applied
-    assert "update  edge-1/a" in applied.out
-    assert drafted(world) == {"a", "b"}

@@ -152,37 +152,6 @@ def test_check_is_governed_by_the_tip_not_by_the_commit_it_starts_from(attack: A
     assert (attack.sent, attack.canary.exists()) == ([], False), ran.stdout + ran.stderr
 
 
-def test_old_merged_commit_is_governed_by_the_tip(attack: Attack) -> None:
-    control = Repo(attack.root / "control.git")
-    before = control.read("main", "reconciler.yaml").decode()
-    control.merge("feature")
-    control.commit({"reconciler.yaml": before})
-
-    ran = attack.run("plan")
-
-    assert (attack.sent, attack.canary.exists()) == ([], False), ran.stdout + ran.stderr
-
-
-def test_first_configuration_is_planned_with_nothing_trusted(attack: Attack) -> None:
-    control = Repo(attack.root / "control.git")
-    control.commit({"reconciler.yaml": None})
-
-    ran = attack.run("plan")
-
-    assert "the defaults, as main has no readable configuration" in ran.stdout
-    assert "edge-3" in ran.stdout
-    assert (attack.sent, attack.canary.exists()) == ([], False)
-
-
-def test_working_copy_without_remote_governs_itself(attack: Attack) -> None:
-    subprocess.run(["git", "remote", "remove", "origin"], cwd=attack.root / "copy", check=True)
-
-    ran = attack.run("plan")
-
-    assert attack.sent, ran.stdout + ran.stderr
-    assert attack.canary.exists()
-
-
 def test_repository_planted_in_the_tree_is_not_opened(attack: Attack) -> None:
     """Files called HEAD, config, objects and refs make a directory look like a repository of its own."""
     copy = attack.root / "copy"
@@ -211,3 +180,14 @@ def test_plan_of_unmerged_commit_reads_what_the_default_branch_registers(attack:
 
         assert public.requests, ran.stdout + ran.stderr
     assert attack.sent == []
+
+
+def test_first_configuration_is_planned_with_nothing_trusted(attack: Attack) -> None:
+    control = Repo(attack.root / "control.git")
+    control.commit({"reconciler.yaml": None})
+
+    ran = attack.run("plan")
+
+    assert "the defaults, as main has no readable configuration" in ran.stdout
+    assert "edge-3" in ran.stdout
+    assert (attack.sent, attack.canary.exists()) == ([], False)

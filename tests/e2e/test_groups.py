@@ -124,18 +124,6 @@ def held_by_conflict(fleet: Fleet) -> str:
     return line
 
 
-def test_an_empty_commit_with_a_keep_line_answers_in_a_group(fleet: Fleet) -> None:
-    line = held_by_conflict(fleet)
-    fleet.edge.commit({}, branch=BRANCH, message=f"Keep our image\n\n{line}\n")
-
-    assert fleet.apply().code == Exit.DONE
-
-    assert [fleet.image(name) for name in fleet.names] == ["mine", "v2", "v2"]
-    assert "ref: web/v2" in fleet.edge.read(BRANCH, "p00/Kptfile").decode()
-    (answer,) = fleet.plan()["p00"]["answers"]
-    assert (answer["by"], answer["chosen"]) == ("keep", "registry.example/web:mine")
-
-
 @pytest.mark.parametrize(
     ("choice", "image", "by"),
     [
@@ -163,15 +151,6 @@ def test_a_command_answers_on_the_branch_of_a_group(
     assert [fleet.image(name) for name in fleet.names] == [image, "v2", "v2"]
     assert [answer["by"] for answer in fleet.plan()["p00"]["answers"]] == ([by] if by else [])
     assert fleet.world.run("approve", "edge#1").code == Exit.DONE
-
-
-def test_the_keep_line_of_one_package_answers_for_no_other_of_its_group(fleet: Fleet) -> None:
-    line = held_by_conflict(fleet)
-    fleet.edge.commit({}, branch=BRANCH, message=f"Keep\n\n{line.replace('p00/', 'p01/')}\n")
-    assert fleet.apply().code == Exit.WAITING
-
-    fleet.edge.commit({}, branch=BRANCH, message=f"Keep\n\n{line.replace('p00/', '')}\n")
-    assert fleet.apply().code == Exit.WAITING
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
@@ -276,7 +255,6 @@ def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_writt
 # Groups and what nobody wants any more, under every grouping
 
 AUTO = CONFIGURATION + "  approval: {{auto: [{{}}]}}\n"
-GROUPINGS = ["package", "repository", "upstream"]
 
 
 def make_published(root: Path, group_by: str) -> Fleet:
@@ -307,74 +285,3 @@ def test_no_plan_merges_the_pull_request_of_a_group_that_it_changes(
     assert fleet.world.run("apply").code == Exit.DONE
     assert fleet.world.run("apply").code == Exit.DONE
     assert fleet.image("p00", "main") == "v2"
-
-
-@pytest.mark.parametrize("neighbour", [False, True])
-@pytest.mark.parametrize("group_by", GROUPINGS)
-def test_closed_pull_request_that_nobody_wants_any_more_ends(
-    tmp_path: Path, group_by: str, *, neighbour: bool
-) -> None:
-    fleet = make_published(tmp_path / "w", group_by)
-    fleet.want(fleet.names)
-    fleet.apply()
-    for number, (state, _) in enumerate(fleet.pulls(), 1):
-        if state == "open":
-            fleet.world.run("pr", "close", f"edge#{number}")
-    fleet.apply()
-    fleet.want(["p01"] if neighbour else fleet.names, revision=1)
-
-    fleet.apply()
-
-    rows = [line.split(",") for line in fleet.world.run("status", "--output", "csv").out.splitlines()]
-    phases = {row[0]: row[4] for row in rows}
-    assert phases["edge/p01"] == "published"
-    assert phases["edge/p00"] == ("rejected" if neighbour else "published")
-    assert bool(fleet.heads()) is neighbour
-
-
-@pytest.mark.parametrize("group_by", GROUPINGS)
-def test_draft_of_a_variant_that_is_gone_ends_where_another_may_not_have_the_package(
-    tmp_path: Path, group_by: str
-) -> None:
-    fleet = make_fleet(tmp_path / "w", 1, group_by=group_by, deployment=False)
-    fleet.edge.commit({"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}, message="Mine\n")
-    adopting = VARIANT.format(name="web", revision=1, retry=0, deletion="delete")
-    adopting += "  adoptionPolicy: adoptExisting\n"
-    fleet.control.commit({"manifests/adopting.yaml": adopting}, message="Adopt\n")
-    fleet.apply()
-    other = VARIANT.format(name="web", revision=1, retry=0, deletion="delete").replace(
-        "{name: web", "{name: two"
-    )
-    fleet.control.commit({"manifests/adopting.yaml": None, "manifests/two.yaml": other}, message="Other\n")
-
-    refused = fleet.world.run("approve", "--all")
-    assert "no manifest wants any more" in refused.out
-    fleet.apply()
-
-    assert not [head for head in fleet.heads() if b"owner" in fleet.edge.read(head, "web/Kptfile")]
-    fleet.world.run("approve", "--all")
-    fleet.apply()
-    assert "owner" not in fleet.edge.read("main", "web/Kptfile").decode()
-
-
-@pytest.mark.parametrize("group_by", GROUPINGS)
-@pytest.mark.parametrize("change", ["removed", "back"])
-def test_approving_all_publishes_nothing_that_no_manifest_wants(
-    tmp_path: Path, group_by: str, change: str
-) -> None:
-    fleet = make_published(tmp_path / "w", group_by)
-    fleet.want(fleet.names)
-    fleet.apply()
-    if change == "removed":
-        fleet.drop("p01")
-    else:
-        fleet.want(["p01"], revision=1)
-
-    refused = fleet.world.run("approve", "--all")
-
-    assert refused.code == Exit.REFUSED
-    assert "no manifest wants any more: p01" in refused.out
-    assert "Run `reconciler apply`" in refused.out
-    assert fleet.image("p01", "main") == "v1"
-    fleet.apply()
-    assert fleet.world.run("approve", "--all").code == Exit.DONE

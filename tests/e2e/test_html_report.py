@@ -40,20 +40,6 @@ def test_page_of_a_plan_has_what_the_commands_say(world: World, tmp_path: Path) 
     assert ran.out == world.run("plan").out
 
 
-def test_equal_differences_are_one_and_a_deletion_has_what_goes(world: World, tmp_path: Path) -> None:
-    world.run("plan", "--html", str(tmp_path / "plan.html"))
-    data = read_data((tmp_path / "plan.html").read_text())
-
-    one, other, deleted = (data["packages"][name] for name in ("edge-1/web", "edge-2/web", "edge-1/db"))
-    assert one["diff"] == other["diff"] != deleted["diff"]
-    assert data["diffs"][one["diff"]]["packages"] == 2
-    assert "+        image: registry.example/web:v2" in data["diffs"][one["diff"]]["files"]["app.yaml"][
-        4
-    ].split("\n")
-    assert {file[0] for file in data["diffs"][deleted["diff"]]["files"].values()} == {"removed"}
-    assert deleted["categories"] == ["deletion"]
-
-
 def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: Path) -> None:
     extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
     extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")
@@ -67,22 +53,6 @@ def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: 
     assert (first["full"], first["op"]) == ("edge-1/extra", "create")
     assert {row["op"] for row in rest} == {"same"}
     assert "Merging this creates 1 draft in 1 repository" in (tmp_path / "check.html").read_text()
-
-
-def test_page_of_an_apply_has_the_states_after_it(tmp_path: Path) -> None:
-    world = World(tmp_path / "w")
-    write_world(world.root, ("edge-1",))
-
-    world.run("apply", "--html", str(tmp_path / "apply.html"))
-    world.run("status", "--html", str(tmp_path / "status.html"))
-
-    applied, status = (read_data((tmp_path / f"{name}.html").read_text()) for name in ("apply", "status"))
-    web = applied["packages"]["edge-1/web"]
-    assert (web["op"], web["phase"], web["pull"]) == ("create", "in review", "#2")
-    assert status["packages"]["edge-1/web"]["phase"] == "in review"
-    # The draft is not written again, and its difference from main is still there.
-    files = status["diffs"][status["packages"]["edge-1/web"]["diff"]]["files"]
-    assert [*files] == ["app.yaml", "package-context.yaml", "Kptfile"]
 
 
 def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) -> None:

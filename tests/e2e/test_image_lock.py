@@ -91,19 +91,6 @@ def test_what_is_pulled_is_locked_runs_and_stays(world: World) -> None:
     assert world.all_refs() == settled
 
 
-def test_a_lock_that_cannot_be_read_pins_nothing_and_is_named(world: World) -> None:
-    world.run("functions", "pull", IMAGE)
-    with world.edit("control", "Damage the lock", branch="reconciler/fleet/state") as directory:
-        (directory / LOCK).write_text('{"apiVersion": "reconciler.dev/v1alpha1", "images": {"a": "latest"}}')
-
-    planned = world.run("plan")
-
-    assert planned.code == 3
-    assert "The lock of function images cannot be read" in planned.out + planned.err
-    assert "not pinned" in unready(world)[0]
-    assert world.run("functions", "pull", IMAGE).code == 4
-
-
 def test_a_reviewed_lock_is_written_to_the_working_copy_and_counts_once_merged(world: World) -> None:
     with world.edit("control", "Review the lock") as directory:
         (directory / "reconciler.yaml").write_text(REVIEWED)

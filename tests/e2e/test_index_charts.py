@@ -1,16 +1,12 @@
 """`index sync --pull-request` proposes newer charts where `package from-chart` made a package."""
 
-import contextlib
-import io
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pygit2
 import pytest
 
 from reconciler.cli.main import invoke
@@ -244,60 +240,6 @@ def make_fleet(root: Path, spec: str, address: str) -> World:
         world.run("approve", "--all")
     world.run("apply")
     return world
-
-
-def sync_copy(world: World) -> Said:
-    """Run `index sync` in a fresh working copy."""
-    copy = Path(tempfile.mkdtemp(dir=world.root)) / "control"
-    git(world.root, "clone", "-q", str(world.control), str(copy))
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        code = invoke(["index", "sync", "--control", str(copy), "--cache-dir", str(world.root / "cache")])
-    return Said(code, out.getvalue(), err.getvalue())
-
-
-def test_merging_a_newer_chart_is_all_that_people_do(tmp_path: Path) -> None:
-    """Its text has what it renders; then it is tagged, and manifests are raised, which people merge too."""
-    with from_git(tmp_path) as (address, spec, publish):
-        publish("1.0.0")
-        world = make_fleet(tmp_path, spec, address)
-        publish("1.1.0")
-
-        named = sync_copy(world)
-        world.run("index", "sync", "--pull-request")
-        shown = json.loads(world.run("pr", "show", "blueprints#1", "-o", "json").out)
-        waiting = world.run("index", "sync", "--pull-request")
-        world.run("pr", "merge", "blueprints#1")
-        untagged = sync_copy(world)
-        tagged = world.run("index", "sync", "--pull-request")
-        again = world.run("index", "sync", "--pull-request")
-        head = "reconciler/main/revision/apps/web/in/manifests"
-        raised = pygit2.Repository(str(world.control)).revparse_single(f"{head}:manifests/web.yaml").data
-        world.run("pr", "merge", "control#1")
-        nothing = world.run("index", "sync", "--pull-request")
-        plan = world.run("plan")
-
-    step = "`reconciler index sync --pull-request`"
-    newer = "apps/web: web 1.1.0 is newer than 1.0.0"
-    tag = f"apps/web: web 1.1.0 has no revision yet: {step} tags v2"
-    use = f"apps/web: manifests/web.yaml may use v2 with web 1.1.0: {step} proposes it"
-    assert (named.code, named.err) == (0, f"note: {newer}: {step} proposes it\n")
-    body = shown["items"][0]["body"]
-    assert "as `apps/web/v2`, and proposes that `manifests/web.yaml` use it" in body
-    assert "It changes 2 of 2 packages." in body
-    assert body.count("-  replicas: 1\n+  replicas: 2\n") == 1
-    assert "`east/web, west/web`" in body
-    assert waiting.out.startswith("apps/web: Pull request #1 waits for a review\n")
-    assert untagged.err == f"note: {tag}\nnote: {use}\n"
-    assert tagged.out.splitlines()[:3] == [
-        "pushed   control reconciler/main/revision/apps/web/in/manifests",
-        "opened   control #1 Use apps/web v2",
-        "pushed   blueprints tag apps/web/v2",
-    ]
-    assert "manifests: Pull request #1 waits for a review" in again.out
-    assert raised == SET.replace("revision: 1", "revision: 2").encode()
-    assert nothing.out == "0 versions to propose, with 0 requests to registries\n"
-    assert "update  east/web  UpstreamChanged  apps/web/v1 -> apps/web/v2" in plan.out
-    assert "wave west: waiting" in plan.out
 
 
 @pytest.mark.parametrize("person", ["closes it", "raises the manifest", "rolls back"])

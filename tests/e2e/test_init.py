@@ -1,6 +1,5 @@
 """What `init` writes is planned: a fleet of one's own, and one that Porch had."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -26,21 +25,6 @@ def plan(root: Path, capsys: pytest.CaptureFixture[str]) -> str:
     control = str(root / "fleet")
     assert invoke(["plan", "--control", control, "--cache-dir", str(root / "cache")]) == 0
     return capsys.readouterr().out
-
-
-def test_first_draft_of_an_own_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    addresses = [
-        "--upstream-url",
-        str(tmp_path / "w/blueprints.git"),
-        "--downstream-url",
-        str(tmp_path / "w/edge-1.git"),
-    ]
-
-    assert invoke(["init", str(tmp_path / "fleet"), *addresses]) == 0
-    commit(tmp_path / "fleet")
-
-    assert "create  edge-1/web" in plan(tmp_path, capsys)
 
 
 def as_exported(text: str, root: Path, uid: str) -> dict[str, object]:
@@ -90,21 +74,3 @@ def test_package_that_porch_made_is_adopted(tmp_path: Path, capsys: pytest.Captu
     commit(tmp_path / "fleet")
 
     assert "adopt   edge-1/web" in plan(tmp_path, capsys)
-
-
-def test_what_no_rule_can_mend_is_told_with_its_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "porch/sub").mkdir(parents=True)
-    (tmp_path / "porch/sub/web.yaml").write_text(
-        variant("edge-1", "web").replace("package: web", "package: 5")
-    )
-
-    assert invoke(["init", "fleet", "--from-porch", "porch"]) == 3
-
-    said = capsys.readouterr().out
-    where = "fleet/manifests/package-variants.yaml"
-    assert re.search(rf"(?m)^{where}:\d+:\d+: InvalidManifest: spec.upstream.package must be a string", said)
-    assert "until this finds nothing: reconciler validate" in said
-    assert (tmp_path / where).is_file()

@@ -51,19 +51,6 @@ def clone(world: World) -> Path:
     return copy
 
 
-def test_check_and_frozen_see_a_moved_tag(world: World) -> None:
-    before = world.all_refs()
-
-    checked, frozen = world.run("lock", "--check"), world.run("lock", "--frozen")
-
-    assert (checked.code, frozen.code) == (10, 4)
-    assert re.search(r"~ PackageVariant default/web: .* -> .* \(tag stable moved\)", checked.out)
-    assert "PackageVariant default/web would have to change" in frozen.err
-    assert world.all_refs() == before
-    world.run("apply")
-    assert (world.run("lock", "--check").code, world.run("lock", "--frozen").code) == (0, 0)
-
-
 def test_a_variant_is_held_before_it_is_ever_applied(tmp_path: Path) -> None:
     world = build_world(WORLDS / "11-floating-tag", tmp_path / "w")
     world.tag("blueprints", "web/stable", "web/v3")

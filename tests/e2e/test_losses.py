@@ -9,17 +9,10 @@ import pytest
 
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.schema import output_violations
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World
 
 EDGES = ("edge-1", "edge-2")
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
-"""
 APPROVAL = CONFIGURATION + "  approval: {auto: [{}]}\n"
 CRD = """\
 apiVersion: apiextensions.k8s.io/v1
@@ -30,7 +23,6 @@ spec:
   names: {kind: Net, plural: nets}
 """
 NAMESPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
-CLAIM = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: shop}\n"
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: b}\n"
 
 
@@ -144,53 +136,6 @@ def test_objects_are_counted_in_the_snapshot_of_that_cluster(
     change(world, {**REMOVED, **given})
 
     assert losses(world) == {f"edge-1 {NET}": want}
-
-
-@pytest.mark.parametrize(
-    ("later", "want"),
-    [
-        pytest.param({"crd.yaml": None}, {f"edge-1 {NET}": (1, ["a"])}, id="it drops the definition"),
-        pytest.param({"crd.yaml": None, "moved.yaml": CRD}, {}, id="another file has it"),
-        pytest.param({"crd.yaml": CRD.replace("\n", "\r\n")}, {}, id="it has other line breaks"),
-        pytest.param({"app.yaml": APP.replace("b}", "c}")}, {}, id="it changes something else"),
-        pytest.param(
-            {"claim.yaml": CLAIM.replace("shop", "store")},
-            {"edge-1 PersistentVolumeClaim shop/data PersistentVolumeClaim": (1, [])},
-            id="a claim moves to another namespace",
-        ),
-    ],
-)
-def test_update_that_drops_an_object_has_the_same_losses(
-    tmp_path: Path, later: Mapping[str, str | None], want: Mapping[str, Any]
-) -> None:
-    world = published(tmp_path / "w", {"crd.yaml": CRD, "claim.yaml": CLAIM}, later=later)
-
-    change(world, {"manifests/net-edge-1.yaml": variant("edge-1", 2), **snapshot("edge-1", "Net a")})
-
-    assert losses(world) == want
-    world.run("apply")
-    assert losses(world) == want, "while the pull request is open"
-
-
-def test_losses_are_first_in_every_text_and_stay_there(tmp_path: Path) -> None:
-    world = published(tmp_path / "w", {"crd.yaml": CRD})
-    change(world, {**REMOVED, **snapshot("edge-1", "Net a")})
-    text = "edge-1: CustomResourceDefinition nets.x.io takes Net.x.io and its 1 object with it: a"
-
-    assert world.run("plan").out.splitlines()[0] == f"loss: {text}"
-    assert world.run("apply").code == 4, "it is proposed, and waits for consent"
-    shown = world.run("pr", "show", "edge-1#2").out
-    assert f"- `{text}`" in shown.partition("Deletes a package")[0]
-    assert f"loss: {text}" in world.run("status").out
-    assert not output_violations("status", world.run("status", "--output", "json").out)
-    page = tmp_path / "plan.html"
-    world.run("plan", "--html", str(page))
-    assert f"<li>{text}</li>" in page.read_text().partition("<table")[0]
-    assert "Nothing was written." in world.run("apply").out
-
-    change(world, snapshot("edge-1", "Net a", "Net b"))
-    assert "updated  edge-1 #2 Delete net" in world.run("apply").out
-    assert "its 2 objects" in world.run("pr", "show", "edge-1#2").out
 
 
 def test_loss_is_a_verdict_and_refused_without_consent(tmp_path: Path) -> None:

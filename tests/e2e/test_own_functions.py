@@ -12,17 +12,11 @@ from tests.support.world import World
 
 EDGE = "edge-1"
 LABELS = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2.0"
-NAMESPACE = "ghcr.io/kptdev/krm-functions-catalog/set-namespace:v0.4.5"
 OURS = manifest(EDGE, "web")
 
 
 def label(value: str) -> str:
     step = f"{{image: '{LABELS}', name: policy, configMap: {{{value[0]}: {value}}}}}"
-    return f"  pipeline:\n    mutators:\n    - {step}\n"
-
-
-def namespaced(value: str) -> str:
-    step = f"{{image: '{NAMESPACE}', name: ns, configMap: {{namespace: {value}}}}}"
     return f"  pipeline:\n    mutators:\n    - {step}\n"
 
 
@@ -101,45 +95,6 @@ def test_functions_of_upstream_stay_if_its_variant_has_the_same_name(
     control.commit({OURS: team(2)})
     publish(world)
     assert functions(world) == [("PackageVariant.web.policy.0", "p2")]
-
-
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {{name: {}, namespace: default}}
-spec:
-  upstream: {{repo: blueprints, package: web, revision: {}}}
-  targets:
-  - repositories: [{{name: edge-1}}]
-    template:
-{}"""
-
-
-@pytest.mark.parametrize("revision", [1, 2])
-@pytest.mark.parametrize("is_edited", [False, True])
-def test_functions_of_a_former_owner_go_with_what_they_wrote(
-    tmp_path: Path, revision: int, *, is_edited: bool
-) -> None:
-    world = make(tmp_path / "w")
-    control = Repo(world.control, time=1_767_300_000)
-    control.commit({OURS: named(variant(EDGE, "web"), "a") + namespaced("old") + "    - {image: "
-        f"'{LABELS}', name: gone, configMap: {{gone: 'yes'}}}}\n"})  # fmt: skip
-    publish(world)
-    if is_edited:
-        edge = Repo(world.root / f"{EDGE}.git")
-        edge.commit({"web/app.yaml": read(world, "web/app.yaml").replace("replicas: 1", "replicas: 7")})
-    template = "".join(f"    {line}\n" for line in namespaced("new").splitlines())
-    for name in ("fleet", "fleet-v2"):
-        control.commit({OURS: SET.format(name, revision, template)})
-        publish(world)
-
-    assert re.findall(r"name: (PackageVariant\S+)", read(world, "web/Kptfile")) == [
-        "PackageVariant.fleet-v2-edge-1-web.ns.0"
-    ]
-    app = read(world, "web/app.yaml")
-    assert "namespace: new" in app
-    # What a function wrote stays in a file that people edited, as when its own variant drops it.
-    assert ("gone" in app) is ("replicas: 7" in app) is is_edited
 
 
 STARLARK = """\

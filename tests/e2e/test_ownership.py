@@ -7,41 +7,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.working_copy import NewCommit, create_bare
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import EPOCH, World, git, refs
 
 TARGETS = 20
 
 CONTROL = {
-    "reconciler.yaml": """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests:
-  - manifests
-""",
-    "manifests/repositories.yaml": """\
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: Repository
-metadata:
-  name: blueprints
-  namespace: default
-spec:
-  type: git
-  git:
-    repo: ../blueprints.git
----
-apiVersion: config.porch.kpt.dev/v1alpha1
-kind: Repository
-metadata:
-  name: cluster
-  namespace: default
-spec:
-  type: git
-  git:
-    repo: ../cluster.git
-""",
+    "reconciler.yaml": CONFIGURATION,
+    "manifests/repositories.yaml": "---\n".join(map(repository, ("blueprints", "cluster"))),
 }
 
 

@@ -165,18 +165,6 @@ def test_a_directory_that_is_no_package_is_an_error(name: str, command: str, tmp
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_a_document_that_is_no_resource_is_told_and_refused_where_kpt_refuses_it(package: Path) -> None:
-    write(package, {"values.yaml": "replicas: 2\n"})
-
-    refused = run_reconciler(["package", "render", "web", "--compatible"], cwd=package.parent)
-    done = run_reconciler(["package", "render", "web"], cwd=package.parent)
-
-    assert refused.returncode == Exit.INVALID_INPUT
-    assert "values.yaml: This is no resource: it has no apiVersion" in refused.stderr
-    assert done.returncode == Exit.DONE
-    assert done.stderr == "note: values.yaml is no resource: it has no apiVersion. Functions do not see it\n"
-
-
 KPT_CASES = (
     "missing-kptfile",
     "invalid-kptfile",

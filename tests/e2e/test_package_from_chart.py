@@ -1,10 +1,8 @@
 """`package from-chart`: a chart vendored and pinned, again with another version, and what is refused."""
 
-import hashlib
 import json
 import tarfile
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -14,7 +12,7 @@ from reconciler.policy import FunctionPolicy
 from reconciler.read.files import read_directory
 from tests.support.charts import DEPLOYMENT, chart, needs_helm
 from tests.support.git import make_repository
-from tests.support.registry import Answer, Asked, serve_gate, serve_registry
+from tests.support.registry import Answer, serve_gate, serve_registry
 from tests.support.world import git, invoke
 
 
@@ -80,75 +78,6 @@ def settings(folder: Path, spec: str) -> Path:
     head = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name: fleet}\nspec:\n"
     path.write_text(head + spec)
     return path
-
-
-def test_repository_of_charts_gives_the_newest_of_a_range_pinned_by_its_digest(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = archive(tmp_path, "1.1.0")
-    digest = hashlib.sha256(data).hexdigest()
-    monkeypatch.setenv("CHARTS", "secret-token")
-    with serve_gate() as elsewhere, serve_gate() as gate:
-        elsewhere.plan = lambda _: Answer(200, data)
-
-        def plan(asked: Asked) -> Answer:
-            if not asked.authorization:
-                return Answer(401, b"", {"WWW-Authenticate": 'Basic realm="charts"'})
-            if asked.path == "/stable/index.yaml":
-                return Answer(200, index("1.0.0", "1.1.0", "2.0.0", digest=digest))
-            return Answer(302, b"", {"Location": f"http://{elsewhere.address}{asked.path}"})
-
-        gate.plan = plan
-        rule = f'  credentials: [{{prefix: "http://{gate.address}", tokenEnv: CHARTS}}]\n'
-        served = {"charts.example.com": gate.address, elsewhere.address: elsewhere.address}
-        mirrors = ", ".join(f"'{name}': 'http://{address}'" for name, address in served.items())
-        config = settings(tmp_path, f"{rule}  registries: {{mirrors: {{{mirrors}}}}}\n")
-
-        done = from_chart(
-            *("https://charts.example.com/stable/web", tmp_path / "new"),
-            *("--version", "~1", "--config", config),
-        )
-
-    assert done == 0, capsys.readouterr().err
-    text = (tmp_path / "new/chart.yaml").read_text()
-    assert f"chart-source: https://charts.example.com/stable/web:1.1.0@sha256:{digest}" in text
-    assert [each.path for each in gate.asked if each.authorization] == [
-        *("/stable/index.yaml", "/stable/files/web-1.1.0.tgz")
-    ]
-    # The credential is for one server: it does not follow to where that one leads.
-    assert [(each.path, each.authorization) for each in elsewhere.asked] == [
-        ("/stable/files/web-1.1.0.tgz", "")
-    ]
-
-
-class Refused(NamedTuple):
-    """An index that is not followed, with what is printed about it."""
-
-    reason: str
-    index: bytes
-    want: str
-
-
-REFUSED = [
-    Refused("another content", index("1.0.0", digest="ab" * 32), "should be sha256:abab"),
-    Refused("another version", index("1.7.0"), "is web 1.0.0, not web 1.7.0"),
-    Refused("to another host without TLS", index("1.0.0", url="http://10.0.0.1/w.tgz"), "not encrypted"),
-]
-
-
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.reason)
-def test_index_that_is_not_followed(
-    case: Refused, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = archive(tmp_path)
-    with serve_gate() as gate:
-        gate.plan = lambda asked: Answer(200, case.index if asked.path.endswith("index.yaml") else data)
-
-        done = from_chart(f"http://{gate.address}/web", tmp_path / "new", "--version", "~1")
-
-    assert done != 0
-    assert case.want in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
 
 
 def test_registry_without_tls_is_read_through_the_mirror_that_the_hint_names(

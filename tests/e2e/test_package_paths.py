@@ -8,17 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import CONFIGURATION, repository
 from tests.support.world import World, refs
 
-CONFIG = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests: [manifests]
-"""
 OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  size: small\n"
 
 
@@ -92,7 +84,7 @@ def make_fleet(root: Path, manifests: Mapping[str, str], edge: Mapping[str, str]
     )
     blueprints.tag("app/v1")
     make_repository(root / "edge.git", {"README.md": "edge\n", **(edge or {})})
-    files = {"reconciler.yaml": CONFIG}
+    files = {"reconciler.yaml": CONFIGURATION}
     files |= {f"manifests/repository-{name}.yaml": repository(name) for name in ("blueprints", "edge")}
     files |= {f"manifests/{name}.yaml": text for name, text in manifests.items()}
     make_repository(root / "control.git", files)
@@ -206,7 +198,7 @@ def test_adoption_compares_with_as_many_revisions_as_configured(
         blueprints.commit({"app/app.yaml": deployment(f"app:{number - 1}", 1)})
         blueprints.tag(f"app/v{number}")
     with fleet.edit("control", "Limit the search") as copy:
-        (copy / "reconciler.yaml").write_text(f"{CONFIG}  limits: {{baseCandidates: {most}}}\n")
+        (copy / "reconciler.yaml").write_text(f"{CONFIGURATION}  limits: {{baseCandidates: {most}}}\n")
 
     assert fleet.run("apply").code == 0
 

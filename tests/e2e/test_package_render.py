@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from reconciler.krm.yaml import load_documents
 from tests.support.command_server import run_reconciler
 from tests.support.conformance import parameters
 from tests.support.corpus import ABSENT, CORPUS, corpus_package
@@ -110,31 +109,6 @@ def test_a_package_without_functions_keeps_every_byte(directory: Path, tmp_path:
 
     assert reconciler("package", "render", copy).returncode == 0
     assert content(copy) == content(directory)
-
-
-def test_results_are_written_as_kpt_writes_them_also_on_failure(tmp_path: Path) -> None:
-    image = "ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2"
-    pipeline = f"  mutators:\n  - image: {image}\n    configMap: {{a: b}}\n  - image: set-image:v0.1\n"
-    directory = package(tmp_path / "p", pipeline, map=CONFIG_MAP)
-    before = content(directory)
-
-    said = reconciler("package", "render", directory, "--results-dir", tmp_path / "results")
-
-    assert said.returncode == 3
-    assert "functionConfig" in said.stdout
-    assert content(directory) == before
-    (document,) = load_documents((tmp_path / "results/results.yaml").read_bytes())
-    value: Any = document.value
-    assert (value["kind"], value["metadata"], value["exitCode"]) == (
-        "FunctionResultList",
-        {"name": "fnresults"},
-        1,
-    )
-    assert [(item["image"], item["exitCode"]) for item in value["items"]] == [
-        (image, 0),
-        ("set-image:v0.1", 1),
-    ]
-    assert value["items"][0]["results"] == [{"message": "set 2 labels in total", "severity": "info"}]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """`explain` answers from Git alone what happened to a package, and what keeps it from a revision."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -72,44 +71,6 @@ def test_history_has_drafts_and_revisions_with_their_differences(
     assert [line.split()[0] for line in rows.splitlines()[:3]] == ["REVISION", "draft", "v1"]
 
 
-@pytest.mark.parametrize(
-    ("package", "revision", "messages", "hint"),
-    [
-        ("edge-1/web", "newest", ["It is in review as #3"], "reconciler approve edge-1/web"),
-        (
-            "edge-1/web",
-            "v1",
-            [
-                "The manifest asks for web/v2: spec.upstream.revision",
-                "Main has web/v1",
-                "It is in review as #3",
-            ],
-            "reconciler approve edge-1/web",
-        ),
-        (
-            "edge-1/web",
-            "web/v7",
-            ["The upstream has no revision web/v7"],
-            "Ask for one that it has: web/v1, web/v2.",
-        ),
-        ("edge-1/db", "newest", ["It is rejected as #1: "], "reconciler.dev/retry"),
-        ("edge-1/broken", "newest", ["could not find upstream package revision"], "v1"),
-    ],
-)
-def test_every_obstacle_is_named_with_the_next_step(
-    world: World, package: str, revision: str, messages: list[str], hint: str
-) -> None:
-    line = ("explain", package, "--why-not", revision)
-    standstill = json.loads(world.run(*line, "-o", "json").out)["standstill"]
-    text = world.run(*line).out
-
-    found = [obstacle["message"] for obstacle in standstill["obstacles"]]
-    assert len(found) == len(messages), found
-    assert all(message in each for message, each in zip(messages, found, strict=True))
-    assert hint in standstill["obstacles"][-1]["hint"]
-    assert all(message in text for message in messages)
-
-
 def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
     write_world(tmp_path / "w", ("edge-1",), more={"manifests/set.yaml": SITE})
     world = World(tmp_path / "w")
@@ -127,10 +88,3 @@ def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
         "next: Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"
     )
     assert "Nothing keeps it" not in said
-
-
-def test_package_that_no_plan_has_is_explained(world: World) -> None:
-    said = world.run("explain", "blueprints/web", "--history")
-
-    assert said.out.startswith("blueprints/web: keep (NotOurs)\n")
-    assert re.findall(r"(?m)^    (v\d)", said.out) == ["v2", "v1"]

@@ -1,13 +1,10 @@
 """`repo`: registering a repository is one command, and the list says which can be read."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from reconciler.cli.main import invoke
-from tests.support.schema import output_violations
 from tests.support.small_world import write_world
 from tests.support.world import World, git
 
@@ -19,33 +16,6 @@ def copy(tmp_path: Path) -> Path:
     write_world(root, ("edge-1",))
     git(tmp_path, "clone", "-q", str(World(root).control), "copy")
     return tmp_path / "copy"
-
-
-def repositories(
-    copy: Path, capfd: pytest.CaptureFixture[str], code: int = 0
-) -> dict[str, dict[str, object]]:
-    """Return what `repo list` says, by name."""
-    capfd.readouterr()
-    assert invoke(["repo", "list", "--control", str(copy), "-o", "json"]) == code
-    out = capfd.readouterr().out
-    assert output_violations("RegisteredRepository", out) == []
-    return {item["name"]: item for item in json.loads(out)["items"]}
-
-
-def test_a_repository_that_is_added_is_listed(copy: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    before = repositories(copy, capfd)
-    shutil.copytree(copy.parent / "w/edge-1.git", copy.parent / "w/edge-9.git")
-    remote = git(copy, "remote", "get-url", "origin").strip()
-    address = str(Path(remote).parent / "edge-9.git")
-
-    assert invoke(["repo", "add", "edge-9", address, "--deployment", "--control", str(copy)]) == 0
-    git(copy, "add", ".")
-    git(copy, "commit", "-q", "-m", "Register edge-9")
-    after = repositories(copy, capfd)
-
-    assert set(after) - set(before) == {"edge-9"}
-    assert after["edge-9"]["type"] == "deployment"
-    assert after["edge-9"]["reachable"] is True
 
 
 def test_a_cluster_is_added_with_the_label_that_sets_select_by(

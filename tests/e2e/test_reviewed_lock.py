@@ -12,7 +12,6 @@ from tests.support.world import World, build_world, git, refs, restored
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 BRANCH = "reconciler/fleet/lock"
 HEAD = f"refs/heads/{BRANCH}"
-STATE = "refs/heads/reconciler/fleet/state"
 WEB, API = "locks/upstreams/default/web.json", "locks/upstreams/default/api.json"
 
 
@@ -101,18 +100,6 @@ def test_a_pin_that_a_person_takes_out_of_the_proposal_stays_out(world: World) -
     assert rests(world)
 
 
-def test_a_closed_proposal_whose_branch_is_gone_is_not_made_again(world: World) -> None:
-    world.run("apply")
-    assert world.run("pr", "close", "control/locks").code == 0
-    git(world.control, "update-ref", "-d", HEAD)
-
-    assert lock_line(world).startswith("lock: keep (Rejected)")
-    assert rests(world)
-
-    world.tag("blueprints", "web/stable", "web/v3")
-    assert lock_line(world).startswith("lock: create (LockPending)")
-
-
 def test_pin_that_people_left_out_of_what_they_merged_is_not_called_reverted(world: World) -> None:
     world.run("apply")
     with world.edit("control", "Not that one", branch=BRANCH) as copy:
@@ -154,22 +141,3 @@ class Clone(World):
     def control(self) -> Path:
         """The working copy."""
         return self.root / "copy"
-
-
-def test_losing_the_state_moves_nothing(world: World) -> None:
-    world.run("apply")
-    git(world.control, "update-ref", "-d", STATE)
-
-    plan = world.run("plan").out
-
-    assert re.search(r"keep +edge/web +UpToDate", plan)
-    assert lock_line(world).startswith("lock: keep (LockPending)")
-
-
-def test_one_shard_proposes_the_lock(world: World) -> None:
-    said = [world.run("apply", "--shard", f"{part}/3").out for part in range(3)]
-
-    assert sum("opened   control" in one for one in said) == 1
-    assert rests(world)
-    assert [world.run("apply", "--shard", f"{part}/3").code for part in range(3)] == [0, 0, 0]
-    assert rests(world)

@@ -205,31 +205,6 @@ def test_edit_that_makes_a_secret_of_a_draft_is_not_shown(world: World) -> None:
     assert (before, leaking(world)) == ({}, {})
 
 
-def test_packages_in_directories_are_merged_without_a_value(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sides = [tmp_path / side for side in ("original", "upstream", "local")]
-    for side, lay, value in zip(sides, (old, new, old), (OLD, NEW, OUR), strict=True):
-        (side / "web").mkdir(parents=True)
-        old(side)
-        lay(side)
-        write(side, value, side.name)
-        (side / "web/Kptfile").write_text("apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n")
-    original, upstream, local = (str(side / "web") for side in sides)
-    update = ["package", "update", "--original", original, "--upstream", upstream, "--local", local]
-
-    for output in ("text", "json"):
-        assert invoke([*update, "--out-dir", str(tmp_path / output), "-o", output]) == 7
-    assert invoke([*update, "--out-dir", str(tmp_path / "f"), "--on-conflict", "fail"]) == 7
-
-    said = capsys.readouterr()
-    assert leaks(said.out + said.err) == []
-    told = json.loads(said.out[said.out.index("\n{\n") :].partition("\n}\n")[0] + "}")
-    hidden = {c["path"]: (c["hidden"], c["local"]) for c in told["conflicts"]}
-    assert hidden["list.yaml"] == (True, "***")
-    assert hidden["seen.yaml"] == (False, "local")
-
-
 def test_function_that_prints_secrets_shows_none(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """One function makes another object of a Secret, and the next one says every value that it can find."""
     with world.edit("blueprints", "a function that talks") as copy:

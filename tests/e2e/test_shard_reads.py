@@ -13,7 +13,7 @@ from tests.support.http_git import HttpGit, serve
 from tests.support.shards import split_root
 from tests.support.small_world import manifest, repository, variant, write_world
 from tests.support.standing import standing
-from tests.support.world import Said, World
+from tests.support.world import World
 
 pytestmark = pytest.mark.slow
 
@@ -93,27 +93,6 @@ def test_a_question_about_a_package_contacts_its_repository_and_upstreams(fleet:
         assert fleet.contacted(question, f"{edge}/none") == set(NAMES)
         assert fleet.said.code == 2
     assert fleet.contacted("status", f"{edge}/web", "edge-3/web") == set(NAMES)
-
-
-@pytest.mark.parametrize("how", ["gone", "broken"])
-def test_repositories_of_other_shards_change_nothing(tmp_path: Path, how: str) -> None:
-    undisturbed = apply_one_shard(tmp_path / "w", "")
-    (tmp_path / "w").rename(tmp_path / "undisturbed")
-
-    assert apply_one_shard(tmp_path / "w", how) == undisturbed
-
-
-def apply_one_shard(root: Path, how: str) -> tuple[Said, dict[str, str]]:
-    """Apply with other shards' repositories out of order; return what it printed and what stands then."""
-    write_fleet(root)
-    shard = next(s for s in SPLITS if 1 < len(needed(s, str(root))) < len(NAMES) - 2)
-    others = set(NAMES) - needed(shard, str(root))
-    for name in sorted(others) if how else ():
-        shutil.rmtree(root / f"{name}.git" / ("" if how == "gone" else "objects"))
-    said = World(root).run("apply", "--shard", f"{shard.part}/{shard.parts}")
-    for name in others:
-        shutil.rmtree(root / f"{name}.git", ignore_errors=True)
-    return said, standing(root)
 
 
 def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path) -> None:

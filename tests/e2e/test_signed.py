@@ -61,11 +61,6 @@ def ours(world: World) -> Iterator[tuple[Path, str]]:
         yield from ((repo, line.split()[0]) for line in log.splitlines() if line.endswith(OURS))
 
 
-def texts(world: World) -> list[str]:
-    """Return every commit of ours as Git keeps it, for a difference that can be read."""
-    return sorted(git(repo, "cat-file", "commit", oid) for repo, oid in set(ours(world)))
-
-
 def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key) -> None:
     world = make(tmp_path / "w", f"{settings_of(key)}, signOff: true")
     live(world)
@@ -82,22 +77,6 @@ def test_every_commit_is_verified_by_git_and_signed_off(tmp_path: Path, key: Key
             .endswith(f"<{OURS}>")
         )
         git(repo, "fsck", "--strict")
-
-
-def test_runs_on_equal_worlds_sign_equal_commits_and_then_rest(tmp_path: Path, key: Key) -> None:
-    settings = settings_of(key)
-    live(make(tmp_path / "w", settings))
-    (tmp_path / "w").rename(tmp_path / "first")  # records name repositories by where they are
-    world = make(tmp_path / "w", settings)
-
-    live(world)
-
-    first = World(tmp_path / "first")
-    before = first.all_refs()
-    assert texts(world) == texts(first)
-    assert world.all_refs() == before
-    assert world.run("apply", "--quiet", cache="fresh").code == 0
-    assert world.all_refs() == before
 
 
 def test_a_plan_needs_no_key_and_an_apply_without_it_pushes_nothing(tmp_path: Path) -> None:

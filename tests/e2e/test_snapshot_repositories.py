@@ -46,21 +46,6 @@ def test_it_gets_nothing_and_its_neighbours_proceed(world: World) -> None:
     assert "error    reach: Repository default/edge-2: Only a snapshot names " in doctor.out
 
 
-def test_both_ways_out_that_the_hint_names(world: World) -> None:
-    allow(world)
-    assert world.run("plan").code == Exit.DONE
-    assert "edge-2/web" in world.run("plan").out
-    Repo(world.control).commit(
-        {
-            "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\n"
-            "metadata: {name: fleet}\nspec: {manifests: [manifests]}\n"
-        }
-    )
-    assert world.run("plan").code == Exit.INVALID_INPUT
-    Repo(world.control).commit({"manifests/repositories/edge-2.yaml": repository("edge-2")})
-    assert world.run("plan").code == Exit.DONE
-
-
 @pytest.mark.parametrize("gone", [(), (manifest("edge-2", "web"),), ("snapshot/r.yaml",)])
 def test_what_it_owned_before_is_kept(world: World, gone: tuple[str, ...]) -> None:
     allow(world)
@@ -93,25 +78,6 @@ def test_manifest_of_that_name_comes_first(world: World) -> None:
 
     assert world.run("apply").code == Exit.DONE
     assert world.all_refs()["edge-2.git"] == before
-
-
-def test_it_changes_nothing_of_a_repository_that_a_manifest_registers(world: World) -> None:
-    """The same address under another name: not its packages, its branch, its name or who commits there."""
-    Repo(world.control).commit({manifest("edge-2", "web"): None, "snapshot/r.yaml": None})
-    alone = world.run("plan", "--output", "json").out
-    note = "namespace: default\n  annotations: {reconciler.dev/cluster: edge-1}"
-    twin = (
-        repository("aa").replace("../aa.git", f"{world.root}/edge-1.git").replace("namespace: default", note)
-    )
-    Repo(world.control).commit({"snapshot/r.yaml": twin})
-
-    ran = world.run("plan")
-
-    assert ran.code == Exit.INVALID_INPUT
-    assert "RepositoryRefused: Repository default/aa could not be read" in ran.out
-    for package in ("edge-1/db", "edge-1/web"):
-        assert package in alone
-        assert f"create  {package}" in ran.out
 
 
 def test_change_that_allows_it_does_not_govern_its_own_check(world: World) -> None:

@@ -232,43 +232,6 @@ def run_plainly(*arguments: str) -> Said:
     return Said(code, out.getvalue(), err.getvalue())
 
 
-@pytest.mark.parametrize("options", [(), ("--depth=1",)], ids=["whole", "depth 1"])
-@pytest.mark.parametrize("detached", [False, True], ids=["on main", "detached"])
-def test_checkout_of_the_tip_applies_and_proves_deletions(
-    world: World, options: tuple[str, ...], *, detached: bool
-) -> None:
-    removed = commit(world, {WEB: None})
-    tip = commit(world, {"NOTES.md": "Later\n"})
-    copy = clone(world, *options, at=tip if detached else "")
-
-    said = copy.run("apply")
-
-    assert said.code == 0
-    assert (
-        f"{WEB}, which declared PackageVariant default/web-edge-1, was removed in commit {removed}"
-        in said.out
-    )
-    assert "refs/heads/reconciler/fleet/delete/web" in refs(world.root / "edge-1.git")
-    assert applied(world) == tip
-
-
-@pytest.mark.parametrize("form", ["bare", "url"])
-def test_control_that_is_no_checkout_is_read_at_its_tip(world: World, form: str) -> None:
-    bring(world)
-    control = str(world.root / "control.git")
-
-    said = run_plainly(
-        "apply",
-        "--control",
-        control if form == "bare" else f"file://{control}",
-        "--cache-dir",
-        str(world.root / "cache"),
-    )
-
-    assert said.code == 0
-    assert "note:" not in said.out + said.err
-
-
 # Unmerged commits
 
 
@@ -401,34 +364,7 @@ def test_rebased_main_with_the_same_content_goes_on(world: World) -> None:
     assert "moved" not in world.run("plan").out
 
 
-def test_remote_main_is_judged_without_a_cache(world: World) -> None:
-    old = git(world.root / "control.git", "rev-parse", "main").strip()
-    bring(world)
-    with serve(world.root) as server:
-        control = ("--control", server.url("control.git"))
-        removed = commit(world, {"manifests/b.yaml": None})
-        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-1"))
-        assert f"was removed in commit {removed}" in plan.out
-
-        move_main(world, old)
-        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-2"))
-        assert "Branch main was moved back: its tip is 1 commit behind" in plan.out
-        assert consents(plan)
-
-
 # Evidence
-
-
-@pytest.mark.parametrize("how", ["merge", "squash"])
-def test_removal_on_a_branch_names_the_commit_that_removed_it(world: World, how: str) -> None:
-    repo = Repo(world.root / "control.git", time=1_767_310_000)
-    removal = repo.commit({WEB: None}, branch="topic", start="main")
-    repo.commit({"NOTES.md": "Beside\n"})
-    merge = repo.merge("topic", how=how)
-
-    plan = world.run("plan").out
-
-    assert f"was removed in commit {removal if how == 'merge' else merge}" in plan
 
 
 def test_history_that_is_cut_off_keeps_and_names_the_depth(world: World) -> None:
@@ -443,17 +379,6 @@ def test_history_that_is_cut_off_keeps_and_names_the_depth(world: World) -> None
 
     assert re.search(r"keep +edge-1/web +RemovalUnproven", said.out)
     assert "`fetch-depth: 0`" in said.out
-
-
-def test_state_that_names_no_commit_proves_deletions_by_the_history(world: World) -> None:
-    commit(world, {"applied.json": None}, branch=STATE)
-    removed = commit(world, {WEB: None})
-
-    said = world.run("apply")
-
-    assert f"was removed in commit {removed}" in said.out
-    assert applied(world) == removed
-    assert rests(world)
 
 
 # Races
@@ -485,28 +410,16 @@ def test_older_run_that_ends_last_records_nothing(world: World, shard: str) -> N
 # Hints of deletions
 
 
-NEWER: list[tuple[str | None, bool, str]] = [
-    (None, False, "lets it go"),
-    (None, True, "lets it go"),
-    (variant("edge-1", "web", revision=2), False, "asks for something else"),
-    (variant("edge-1", "web", revision=2), True, "asks for something else"),
-]
+def test_remote_main_is_judged_without_a_cache(world: World) -> None:
+    old = git(world.root / "control.git", "rev-parse", "main").strip()
+    bring(world)
+    with serve(world.root) as server:
+        control = ("--control", server.url("control.git"))
+        removed = commit(world, {"manifests/b.yaml": None})
+        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-1"))
+        assert f"was removed in commit {removed}" in plan.out
 
-
-@pytest.mark.parametrize(("manifest_text", "merged", "why"), NEWER)
-def test_an_older_checkout_says_that_newer_commits_decide(
-    world: World, manifest_text: str | None, *, merged: bool, why: str
-) -> None:
-    older = clone(world)
-    commit(world, {WEB: manifest_text})
-    world.run("apply")
-    if merged:
-        world.run("approve", "edge-1/web")
-        world.run("apply")
-
-    plan = json.loads(older.run("plan", "-o", "json").out)
-    (web,) = (change for change in plan["changes"] if change["package"]["path"] == "web")
-
-    assert (web["op"], web["reason"]) == ("keep", "CheckoutOutdated")
-    assert web["message"].endswith(f"and a newer commit {why}")
-    assert "the next apply" not in older.run("status").out
+        move_main(world, old)
+        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-2"))
+        assert "Branch main was moved back: its tip is 1 commit behind" in plan.out
+        assert consents(plan)

@@ -12,7 +12,7 @@ from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
 from tests.support.small_world import manifest, repository, variant, write_world
-from tests.support.world import World, build_world, git
+from tests.support.world import World, git
 
 PROJECT = Path(__file__).resolve().parents[2]
 LATER = 1_767_300_000
@@ -157,18 +157,6 @@ def test_recorded_status_is_what_the_next_run_observes(world: World) -> None:
     assert {key: owner[key] for key in recorded} == recorded
 
 
-def test_age_survives_an_update_of_the_draft_and_ends_with_its_pull_request(world: World) -> None:
-    world.run("apply")
-    before = package(world)["since"]
-    change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
-    world.run("apply")
-    assert package(world)["since"] == before
-
-    world.run("approve", "edge-1/web")
-    world.run("apply")
-    assert package(world)["since"] != before
-
-
 def test_json_is_as_its_schema_says(world: World) -> None:
     schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
 
@@ -210,29 +198,6 @@ def test_set_that_selects_nothing_is_told(world: World, command: str) -> None:
     assert said.code == Exit.DONE
     note = "note: manifests/sites.yaml:1: PackageVariantSet default/sites selects no target"
     assert note in said.out + said.err
-
-
-WORLDS = PROJECT / "fixtures/worlds"
-
-
-def test_packages_of_clusters_have_version_state_and_age(tmp_path: Path) -> None:
-    world = build_world(WORLDS / "70-crossplane-delivery", tmp_path / "cluster")
-    row = r"^dev/acme-net +dev +{} +2026-01-01"
-
-    assert re.search(row.format(r"v1\.5\.0 +pending"), world.run("status").out, re.MULTILINE)
-    world.run("apply")
-    reviewed = world.run("status").out
-    world.run("approve", "--all")
-
-    assert re.search(
-        row.format(r"v1\.5\.0 +in review") + " +dev/dependencies: review", reviewed, re.MULTILINE
-    )
-    said = world.run("status", "-o", "json", "dev/acme-net")
-    (item,) = json.loads(said.out)["items"]
-    assert (item["summary"]["main"], item["package"]["phase"]) == ("v1.5.0", "published")
-    schema = json.loads((PROJECT / "docs/schemas/status.schema.json").read_text())
-    assert violations(schema, json.loads(said.out)) == []
-    assert "dev/acme-net,dev,v1.5.0,,published,2026-01-01" in world.run("status", "-o", "csv").out
 
 
 def test_package_of_a_repository_that_is_away_keeps_its_cluster_and_its_last_version(world: World) -> None:

@@ -72,25 +72,6 @@ def test_updated_package_equals_one_that_is_new_at_that_revision(world: World, t
     assert "ref: db/v3" in main(world, f"{DIRECTORY}/Kptfile")
 
 
-def test_person_s_values_stay_and_are_asked_about(world: World) -> None:
-    with world.edit("edge", "Our own values") as copy:
-        path = copy / DIRECTORY / "deployment.yaml"
-        path.write_text(
-            path.read_text().replace("postgres:11", "ours:1").replace("replicas: 3", "replicas: 7")
-        )
-    world.run("apply", "--quiet")
-    ask(world, "infra/db: v3")
-
-    assert world.run("apply", "--quiet").code == 7
-
-    assert "1 conflict in infra/db/deployment.yaml" in world.run("plan").out
-    draft = world.draft_branch("edge", "app")
-    text = git(world.root / "edge.git", "show", f"{draft}:{DIRECTORY}/deployment.yaml")
-    assert "ours:1" in text
-    assert "replicas: 7" in text
-    assert git(world.root / "edge.git", "show", f"{draft}:{DIRECTORY}/backup.yaml")
-
-
 def test_package_moves_and_its_subpackage_keeps_its_revision(world: World) -> None:
     ask(world, "infra/db: v2")
     publish(world)
@@ -114,24 +95,3 @@ def test_edit_of_the_blueprint_that_contradicts_blocks_until_a_policy_decides(wo
     ask(world, "infra/db: v3", 2, "    reconciler.dev/on-conflict: local\n")
     publish(world)
     assert "postgres:blue" in main(world, f"{DIRECTORY}/deployment.yaml")
-
-
-@pytest.mark.parametrize(
-    ("revisions", "reason", "hint"),
-    [
-        ("infra/db: v9", "has no revision 9", "Ask for one that is published: v1, v2, v3"),
-        ("infra/db: main", "has no tag main", "Known: v1, v2, v3"),
-        ("infra/bd: v2", "The package has no infra/bd", "Did you mean infra/db?"),
-        ("infra/db: v2; infra/db: v3", "infra/db has more than one revision", "Leave one of them."),
-        ("infra/db v2", "must be a directory and a revision", "such as infra/db: v3"),
-    ],
-)
-def test_what_is_not_understood_stalls(world: World, revisions: str, reason: str, hint: str) -> None:
-    ask(world, revisions)
-
-    said = world.run("plan")
-
-    assert said.code == 3
-    assert "manifests/app.yaml:7:" in said.out
-    assert reason in said.out
-    assert hint in said.out

@@ -22,24 +22,6 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-@pytest.mark.parametrize("line", ["pr list", "lock", "lock --check", "expand", "approve --all"])
-def test_listing_says_what_it_could_not_read(world: World, line: str) -> None:
-    said = world.run(*line.split())
-
-    assert "not read: manifests/repositories/edge-1.yaml:10:11: RepositoryUnavailable: " in said.err
-    assert said.code == 5
-
-
-@pytest.mark.parametrize(
-    "line", ["explain edge-1/web", "approve edge-1/web", "pr show edge-1/web", "pr show edge-1#1"]
-)
-def test_name_in_an_unread_repository_is_not_called_unknown(world: World, line: str) -> None:
-    said = world.run(*line.split())
-
-    assert said.err.startswith("error: Repository default/edge-1 was not read: ")
-    assert said.code == 5
-
-
 def test_repositories_without_their_credential_are_not_taken_for_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

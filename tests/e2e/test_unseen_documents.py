@@ -105,25 +105,3 @@ def test_broken_file_is_not_published_without_a_pipeline(plain: World, end: str)
     for line in (("apply",), ("approve", "--all"), ("apply",)):
         plain.run(*line)
     assert "web:v5" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")
-
-
-def test_no_consent_is_asked_for_what_a_broken_file_would_take(plain: World) -> None:
-    release(plain, 4, {"data.yaml": CLAIM + NO_YAML})
-
-    planned, applied = plain.run("plan"), plain.run("apply")
-    approved = [plain.run("approve", *which) for which in (("--all",), ("edge-1/web",))]
-
-    for said in (planned, applied, *approved):
-        assert "data.yaml, which had resources before, is broken" in said.out + said.err, said
-        assert "consent" not in said.out + said.err, said
-    assert [said.code for said in (planned, *approved)] == [0, 4, 4]
-
-
-def test_what_never_had_resources_for_a_cluster_may_be_no_yaml(plain: World) -> None:
-    more = {"local.yaml": LOCAL + NO_YAML, "new.yaml": NO_YAML, "values.yaml": "{{ a }}: b: c\n"}
-    release(plain, 4, more | {"data.yaml": "just: data\n"})
-
-    planned, applied = plain.run("plan"), plain.run("apply")
-
-    assert "broken" not in planned.out + applied.out
-    assert "not ready" not in planned.out + plain.run("status").out

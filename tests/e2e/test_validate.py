@@ -1,15 +1,13 @@
 """`validate`: every error of a manifest with its place, without any repository."""
 
-import io
 import json
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from reconciler.cli.main import invoke
 from tests.support.schema import output_violations
+from tests.support.small_world import CONFIGURATION
 from tests.support.world import git
 
 SET = """\
@@ -33,14 +31,6 @@ metadata:
 spec:
   upstream: {repo: blueprints, package: web, revision: 1}
   downstream: {repo: edge-1, package: web}
-"""
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests: [manifests]
 """
 REPOSITORY = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -143,13 +133,6 @@ def test_one_object_in_two_files_is_an_error_at_both(here: Path, capfd: pytest.C
         ["a.yaml:1:1: DuplicateObject", "b.yaml:1:1: DuplicateObject"],
     )
     assert checked(capfd, "a.yaml") == (0, [])
-
-
-@pytest.mark.usefixtures("here")
-def test_standard_input_is_a_file(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(SET.encode())))
-
-    assert checked(capfd, "-") == (3, ["standard input:11:39: InvalidExpression"])
 
 
 def test_without_a_path_the_configured_files_of_the_working_copy_are_checked(

@@ -191,36 +191,6 @@ def test_floating_tag_that_was_set_back_is_not_followed(tmp_path: Path, key: Key
     assert world.all_refs()["edge-1.git"] == before
 
 
-def test_going_back_on_purpose_is_said_in_git(tmp_path: Path, key: Key) -> None:
-    world = follow_latest(tmp_path / "w", key)
-    git(world.root / "blueprints.git", "tag", "-d", "web/v2")
-
-    (message,) = problems(world)
-
-    assert "Upstream web/v1 of repository blueprints is not verified: web/v2, which was taken at" in message
-    assert "run `reconciler lock --upgrade default/web-edge-1`" in world.run("plan").out
-    world.run("lock", "--upgrade", "default/web-edge-1")
-    assert "web/v1" in world.run("plan").out
-    assert problems(world) == []
-    Repo(world.control).commit({manifest("edge-1", "web"): variant("edge-1", "web")})
-    assert problems(world) == []
-
-
-def test_newer_signed_revision_is_taken(tmp_path: Path, key: Key) -> None:
-    world = follow_latest(tmp_path / "w", key)
-    blueprints = world.root / "blueprints.git"
-    git(blueprints, *signing_options(key), "tag", "-s", "-m", "x", "web/v3", "web/v1^{commit}")
-
-    assert [message for message in problems(world) if "web/v3" in message]
-    tree = git(blueprints, "rev-parse", "web/v1^{tree}").strip()
-    new = git(
-        blueprints, "commit-tree", "-p", "web/v2^{commit}", "-m", "back, by a new release", tree
-    ).strip()
-    git(blueprints, *signing_options(key), "tag", "-s", "-f", "-m", "x", "web/v3", new)
-    assert world.run("apply").code == Exit.DONE
-    assert "drafts/web" in "".join(world.all_refs()["edge-1.git"])
-
-
 SPELLINGS = {
     "the path": "{path}",
     "the directory above": "{root}",

@@ -99,21 +99,6 @@ def test_metadata_that_functions_wrote_into_kptfile_and_context_goes_with_them(
     assert "mine: kept" in done["web/package-context.yaml"]
 
 
-def test_keys_of_the_context_of_the_former_name_go_and_the_plan_and_request_name_them(world: World) -> None:
-    ask(world, "packageContext: {data: {region: east, zone: z1}}", name="old")
-    with world.edit("edge-1", "by hand") as copy:
-        path = copy / "web/package-context.yaml"
-        path.write_text(path.read_text().replace("region: east", "region: mine"))
-
-    planned = ask(world, name="new")
-
-    assert "zone" not in package(world)["web/package-context.yaml"]
-    assert "  region: mine" in package(world)["web/package-context.yaml"]
-    assert "spec.packageContext and the package on main also changed" in planned
-    handed_over = world.run("pr", "show", "edge-1#3").out
-    assert "What people changed on main stays; what only its former manifest asked for goes." in handed_over
-
-
 def test_context_that_was_made_for_a_variant_alone_goes_with_its_keys(world: World) -> None:
     with world.edit("control", "not for deployment") as copy:
         path = copy / "manifests/repositories/edge-1.yaml"
