@@ -422,3 +422,31 @@ def test_policy_deletes_nothing_at_a_former_place(world: EdgeFleet, grouped: str
     assert on_main(world, "mono", "sites/west/web")
     assert on_main(world, "mono", "clusters/west/web")
     assert "clusters/west" in world.run("pr", "list").out
+
+
+def test_a_repository_that_is_renamed_hands_its_package_over(world: EdgeFleet) -> None:
+    change(world, {"west": None, "occident": registered("occident", *PLACES["west"])})
+
+    assert decided(world)["occident/web"][0] == "transfer"
+    assert "west/web" not in decided(world)
+    world.apply()
+    assert opened(world).keys() == {"east/web", "rome/web", "occident/web"}
+
+
+def test_a_package_of_a_repository_that_is_gone_is_released_where_its_set_orphans(world: EdgeFleet) -> None:
+    template = {"template": {"deletionPolicy": "orphan"}}
+    text = json.loads(git(world.control, "show", "main:manifests/set.json"))
+    text["spec"]["targets"][0]["template"] |= template["template"]
+    Repo(world.control).commit({"manifests/set.json": json.dumps(text)})
+    world.settle()
+    change(world, {"rome": None})
+
+    assert decided(world)["rome/web"] == ("orphan", "Orphaned")
+    world.apply()
+    world.run("apply")  # with nothing to do its report is kept until something changes, here too
+    assert "approved rome/web" in world.run("approve", "--all").out
+    world.apply()
+    assert "rome.jsonl" not in git(world.control, "ls-tree", "-r", "reconciler/fleet/state")
+    assert on_main(world, "rome", "web")
+    assert "reconciler.dev/owner" not in Repo(world.root / "rome.git").read("main", "web/Kptfile").decode()
+    assert "rome/web" not in decided(world)

@@ -157,3 +157,12 @@ def test_nobody_rejected_the_draft_that_a_later_wave_closed(tmp_path: Path, grou
     assert "Rejected" not in ran.out
     world.settle()
     assert world.images() == ["v1"] * 3
+
+
+def test_the_hint_of_an_order_names_the_wave_that_it_is_about() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    world.want(2, {SKIP: "web/v9/main"})
+
+    assert 'write "web/v2/main"' in world.run("plan").out
