@@ -11,6 +11,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
+from reconciler.inventory.inventory import Former, RepositoryRole
 from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -20,13 +21,15 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.context import PlanContext, PlanTarget
+from reconciler.plan.context import PlanContext, PlanTarget, place_consent
 from reconciler.plan.records import plan_records, record_owners
 from reconciler.plan.set_diff import SetDiff, VariantChange
+from reconciler.policy import Policy
 from reconciler.records.state import (
     SCHEMA,
     ConflictRecord,
     PackageVariantRecord,
+    RecordedDownstream,
     RolloutRecord,
     SetRecord,
     record_bytes,
@@ -54,7 +57,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
-from tests.support.sets import package_set, source
+from tests.support.sets import package_set, repository, source
 from tests.support.values import replace
 
 FLOATING = {"repo": "blueprints", "package": "web", "branch": "main"}
@@ -309,6 +312,39 @@ def test_record_leaves_after_everything_that_names_it(
     files = files_of(change, None, None, a_target(**target), old=OLD, **{"diff": LEAVING, **fields})  # type: ignore[arg-type]
 
     assert (RECORD in files) is stays
+
+
+LEFT = RecordedDownstream(url="host/old", path="web", repository="old")
+DOWN = Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, "")
+
+
+@pytest.mark.parametrize(
+    ("view", "target", "consents", "stays"),
+    [
+        pytest.param({}, {"main_owner": WEB}, False, True, id="main there names it"),
+        pytest.param({}, {}, False, False, id="nothing there names it"),
+        pytest.param({"problem": DOWN}, None, False, True, id="nobody can look"),
+        pytest.param({"problem": DOWN}, None, True, False, id="people gave it up"),
+        pytest.param({"role": RepositoryRole.READ}, None, False, True, id="another shard looks there"),
+    ],
+)
+def test_former_place_is_recorded_while_something_of_the_variant_may_be_there(
+    view: Mapping[str, Any], target: Mapping[str, Any] | None, *, consents: bool, stays: bool
+) -> None:
+    why = Former(Reason.PLACE_GONE, "Repository default/old is gone", {"web": WEB})
+    there = repository("old", url=LEFT.url, former=why, **view)
+    key = PackageKey(LEFT.url, LEFT.path)
+    targets = {} if target is None else {key: replace(a_target(view=there, **target), key=key)}
+    changes = [KEPT, replace(KEPT, package=key, reason=Reason.PLACE_GONE)]
+    policy = Policy(consents={place_consent(there): "why"} if consents else {})
+    inventory = {"former": {there.key: there}, "records": {WEB: replace(OLD, former=(LEFT,))}}
+    context = context_of(a_resolved(), targets={PACKAGE: a_target(), **targets}, inventory=inventory)
+    context = replace(context, inventory=replace(context.inventory, policy=policy))
+
+    files = plan_records(context, changes if targets else changes[:1])
+
+    record = msgspec.json.decode(files[RECORD], type=PackageVariantRecord)
+    assert record.former == ((replace(LEFT, known_as="old"),) if stays else ())
 
 
 def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -> None:
