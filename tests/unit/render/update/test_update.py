@@ -118,6 +118,12 @@ def test_a_merge_comment_names_a_renamed_resource() -> None:
     assert texts == {"r.yaml": here.replace("a: x", "a: up")}
 
 
+def test_new_version_of_a_chart_alone_brings_no_deleted_resource_back() -> None:
+    of_chart = cm("c").replace("  name: c\n", "  name: c\n  labels:\n    helm.sh/chart: web-{}\n")
+
+    assert update({"c.yaml": of_chart.format(1)}, {"c.yaml": of_chart.format(2)}, {}) == ({}, ())
+
+
 def test_declared_keys_merge_a_list_of_a_custom_resource() -> None:
     note = "  annotations:\n    reconciler.dev/merge-keys: spec.f=name\n"
     head = f"apiVersion: e.com/v1\nkind: Shop\nmetadata:\n  name: s\n{note}spec:\n  f:\n"
