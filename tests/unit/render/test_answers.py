@@ -318,17 +318,16 @@ LOCAL = ConflictDecision(OnConflict.LOCAL, "on-conflict: local", "web.yaml")
 UPSTREAM = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.yaml")
 
 
-@pytest.mark.parametrize(
-    ("asked", "is_open"),
-    [
-        (None, True),
-        (name("new", "mine"), True),
-        (name("new", "other"), False),
-        (name("older", "mine"), True),
-        (name("new", "other")._replace(field="data.size"), True),
-    ],
-    ids=["nothing", "this", "another local value", "another value of upstream", "another field"],
-)
+ASKED_BEFORE: dict[str, tuple[ConflictName | None, bool]] = {
+    "nothing": (None, True),
+    "this": (name("new", "mine"), True),
+    "another local value": (name("new", "other"), False),
+    "another value of upstream": (name("older", "mine"), True),
+    "another field": (name("new", "other")._replace(field="data.size"), True),
+}
+
+
+@pytest.mark.parametrize(("asked", "is_open"), ASKED_BEFORE.values(), ids=ASKED_BEFORE)
 @pytest.mark.parametrize("where", ["commits", "record"])
 def test_conflict_of_this_run_was_answered_if_upstreams_value_was_asked_about_before(
     asked: ConflictName | None, where: str, *, is_open: bool
@@ -398,29 +397,19 @@ def test_question_about_another_package_is_none_of_this_draft(path: str) -> None
 LINES = conflict_name("web", "notes.txt", "", "", f"{value_mark('n')}-{value_mark('m')}")
 
 
-@pytest.mark.parametrize(
-    ("kept", "written", "by"),
-    [
-        (None, None, None),
-        (None, "now\n", None),
-        (None, "before\n", AnsweredBy.EDIT),
-        (None, "", AnsweredBy.EDIT),
-        (LINES, "before\n", AnsweredBy.KEEP),
-        (LINES.without_mark, "now\n", AnsweredBy.KEEP),
-        (LINES._replace(mark="aaaaaa-bbbbbb"), "now\n", None),
-        (LINES._replace(path="web/other.txt"), "now\n", None),
-    ],
-    ids=[
-        "unknown",
-        "as we wrote it",
-        "edited",
-        "added",
-        "kept",
-        "the place is kept",
-        "other values",
-        "other file",
-    ],
-)
+OF_LINES: dict[str, tuple[ConflictName | None, str | None, AnsweredBy | None]] = {
+    "unknown": (None, None, None),
+    "as we wrote it": (None, "now\n", None),
+    "edited": (None, "before\n", AnsweredBy.EDIT),
+    "added": (None, "", AnsweredBy.EDIT),
+    "kept": (LINES, "before\n", AnsweredBy.KEEP),
+    "the place is kept": (LINES.without_mark, "now\n", AnsweredBy.KEEP),
+    "other values": (LINES._replace(mark="aaaaaa-bbbbbb"), "now\n", None),
+    "other file": (LINES._replace(path="web/other.txt"), "now\n", None),
+}
+
+
+@pytest.mark.parametrize(("kept", "written", "by"), OF_LINES.values(), ids=OF_LINES)
 def test_question_about_lines_is_answered_by_any_edit_of_their_file(
     kept: ConflictName | None, written: str | None, by: AnsweredBy | None
 ) -> None:

@@ -50,34 +50,23 @@ SAID = "Functions that are no longer in the pipeline wrote what edited files sti
 ADVICE = "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "edit", "fields"),
-    [
-        ([NAMESPACE], [], EDIT, "metadata.namespace of ConfigMap a in a.yaml (set-namespace:v0.4.1)"),
-        (
-            [LABELS, SETTER],
-            [SETTER],
-            EDIT,
-            "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)",
-        ),
-        ([LABELS, SETTER], [LABELS], EDIT, "data.color of ConfigMap a in a.yaml (search-replace:v0.2.0)"),
-        ([NAMESPACE], [], ("", ""), ""),
-        ([NAMESPACE], [], ("shop", "mine"), ""),
-        ([NAMESPACE], [{**NAMESPACE, "image": "set-namespace:v0.4.5"}], EDIT, ""),
-        ([LABELS], [{**LABELS, "configMap": {"team": "web", "more": "x"}}], EDIT, ""),
-        ([NAMESPACE], [SAME], EDIT, ""),
-    ],
-    ids=[
-        "a namespace",
-        "a label, beside another function",
-        "a replaced value, beside another function",
-        "nobody edited a file",
-        "the value is people's own",
-        "another version of the function",
-        "another configuration of the function",
-        "another function that writes the same",
-    ],
-)
+MORE = {"team": "web", "more": "x"}
+ROWS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[str, str], str]] = {
+    "a namespace": ([NAMESPACE], [], EDIT,
+        "metadata.namespace of ConfigMap a in a.yaml (set-namespace:v0.4.1)"),
+    "a label, beside another function": ([LABELS, SETTER], [SETTER], EDIT,
+        "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)"),
+    "a replaced value, beside another function": ([LABELS, SETTER], [LABELS], EDIT,
+        "data.color of ConfigMap a in a.yaml (search-replace:v0.2.0)"),
+    "nobody edited a file": ([NAMESPACE], [], ("", ""), ""),
+    "the value is people's own": ([NAMESPACE], [], ("shop", "mine"), ""),
+    "another version": ([NAMESPACE], [{**NAMESPACE, "image": "set-namespace:v0.4.5"}], EDIT, ""),
+    "another configuration": ([LABELS], [{**LABELS, "configMap": MORE}], EDIT, ""),
+    "another function that writes the same": ([NAMESPACE], [SAME], EDIT, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after", "edit", "fields"), ROWS.values(), ids=ROWS)
 def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
     before: list[dict[str, Any]], after: list[dict[str, Any]], edit: tuple[str, str], fields: str
 ) -> None:

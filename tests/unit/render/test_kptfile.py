@@ -206,39 +206,22 @@ def test_first_file_with_an_invalid_annotation_is_named(files: dict[str, str], w
         assert result.hint
 
 
-SPELLED = """\
-apiVersion: kpt.dev/v1
-kind: Kptfile
-metadata:
-  name: web
-upstream:
-  type: git
-  git:
-    repo: {repo}
-    directory: old
-    ref: old
-upstreamLock:
-  type: git
-  git:
-    repo: {repo}
-    directory: old
-    ref: old
-    commit: {commit}
-"""
-
-
-@pytest.mark.parametrize(
-    ("repo", "commit", "is_kept"),
-    [
-        ("git@git.example:blueprints", "a" * 40, True),
-        ("https://mirror.example/blueprints", "a" * 40, True),
-        ("https://registered.example/blueprints.git", "a" * 40, True),
-        ("git@git.example:blueprints", "b" * 40, False),
-        ("https://git.example/other", "a" * 40, False),
-        ("[1]", "a" * 40, False),
-    ],
-    ids=["the identity", "the remote", "the registration", "another commit", "another repository", "no text"],
+GIT = "  type: git\n  git:\n    repo: {repo}\n    directory: old\n    ref: old\n"
+SPELLED = (
+    "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+    f"upstream:\n{GIT}upstreamLock:\n{GIT}    commit: {{commit}}\n"
 )
+SPELLINGS = {
+    "the identity": ("git@git.example:blueprints", "a" * 40, True),
+    "the remote": ("https://mirror.example/blueprints", "a" * 40, True),
+    "the registration": ("https://registered.example/blueprints.git", "a" * 40, True),
+    "another commit": ("git@git.example:blueprints", "b" * 40, False),
+    "another repository": ("https://git.example/other", "a" * 40, False),
+    "no text": ("[1]", "a" * 40, False),
+}
+
+
+@pytest.mark.parametrize(("repo", "commit", "is_kept"), SPELLINGS.values(), ids=SPELLINGS)
 def test_spelling_of_a_repository_stays_until_the_commit_changes(
     repo: str, commit: str, *, is_kept: bool
 ) -> None:

@@ -129,33 +129,22 @@ def files_of(**texts: str) -> Files:
     return package({f"{name}.txt": text for name, text in texts.items()})
 
 
-@pytest.mark.parametrize(
-    ("local", "revisions", "nearest"),
-    [
-        ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
-        ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n"}, 2: {"a": "4\n5\n6\n"}}, 1),
-        ({"a": "1\n"}, {1: {"a": "1\n"}, 2: {"a": "1\n"}}, 2),
-        ({"a": "1\n"}, {2: {"a": "1\n"}, 1: {"a": "1\n"}}, 2),
-        ({"a": "1\n", "b": "1\n2\n3\n"}, {1: {"a": "2\n", "b": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
-        ({"a": "1\n"}, {1: {"a": "1\n", "other": "x\n"}, 2: {"a": "2\n"}}, 1),
-        ({"a": "1\n1\n"}, {1: {"a": "1\n1\n2\n"}, 2: {"a": "1\n2\n3\n"}}, 1),
-        ({"a": "1\n"}, {1: {"b": "1\n"}}, None),
-        ({"a": "1\n"}, {1: {"b": "1\n"}, 2: {"a": "9\n"}}, 2),
-        ({}, {1: {"a": "1\n"}}, None),
-    ],
-    ids=[
-        "the same",
-        "fewest lines",
-        "the newest of equal ones",
-        "the newest of equal ones in any order",
-        "files that it lacks are added lines",
-        "files that local lacks do not count",
-        "equal lines are counted",
-        "none shares a file",
-        "the only one that shares a file",
-        "an empty package",
-    ],
-)
+NEAREST: dict[str, tuple[dict[str, str], dict[int, dict[str, str]], int | None]] = {
+    "the same": ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
+    "fewest lines": ({"a": "1\n2\n3\n"}, {1: {"a": "1\n2\n"}, 2: {"a": "4\n5\n6\n"}}, 1),
+    "the newest of equal ones": ({"a": "1\n"}, {1: {"a": "1\n"}, 2: {"a": "1\n"}}, 2),
+    "the newest of equal ones in any order": ({"a": "1\n"}, {2: {"a": "1\n"}, 1: {"a": "1\n"}}, 2),
+    "files that it lacks are added lines": ({"a": "1\n", "b": "1\n2\n3\n"},
+        {1: {"a": "2\n", "b": "1\n2\n3\n"}, 2: {"a": "1\n"}}, 1),
+    "files that local lacks do not count": ({"a": "1\n"}, {1: {"a": "1\n", "x": "x\n"}, 2: {"a": "2\n"}}, 1),
+    "equal lines are counted": ({"a": "1\n1\n"}, {1: {"a": "1\n1\n2\n"}, 2: {"a": "1\n2\n3\n"}}, 1),
+    "none shares a file": ({"a": "1\n"}, {1: {"b": "1\n"}}, None),
+    "the only one that shares a file": ({"a": "1\n"}, {1: {"b": "1\n"}, 2: {"a": "9\n"}}, 2),
+    "an empty package": ({}, {1: {"a": "1\n"}}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("local", "revisions", "nearest"), NEAREST.values(), ids=NEAREST)
 def test_nearest_revision_is_the_one_with_the_fewest_changed_lines(
     local: dict[str, str], revisions: dict[int, dict[str, str]], nearest: int | None
 ) -> None:
