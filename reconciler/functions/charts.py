@@ -87,11 +87,7 @@ def _rules(ignore: bytes) -> Iterator[_Rule]:
 
 
 def _expression(glob: str) -> str:
-    """Return a pattern of Go's filepath.Match as an expression.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Return a pattern of Go's filepath.Match as an expression."""
     result, rest = "", glob
     while rest:
         letter, rest = rest[0], rest[1:]
@@ -485,11 +481,7 @@ def chart_members(chart: Chart) -> Mapping[str, bytes]:
 
 
 def _flattened(chart: bytes | Mapping[str, bytes], origin: str, limits: Limits) -> dict[str, bytes]:
-    """Return the files of a chart; an archive in its `charts/` is a directory of the name of that chart.
-
-    Raises:
-        ChartError: An archive is refused.
-    """
+    """Return the files of a chart; an archive in its `charts/` is a directory of the name of that chart."""
     reader, result = ArchiveReader(limits), dict[str, bytes]()
     pending = [("", "", origin, chart)]
     for folder, file_name, origin_of_it, content in pending:

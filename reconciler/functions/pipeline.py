@@ -128,7 +128,9 @@ def broken_files(files: Files, former: Iterable[Files]) -> dict[str, str]:
         changed = {p for p, file in before.items() if p in files and files[p].oid != file.oid}
         if not changed:
             continue
-        package = read_resources({p: f for p, f in files.items() if p in changed or _is_context(p)})
+        # A Kptfile, a `.krmignore` and a Chart.yaml decide which other files hold resources.
+        context = {p for p in files if p.rpartition("/")[2] in (KPTFILE, IGNORE_FILE, _CHART)}
+        package = read_resources({p: f for p, f in files.items() if p in changed | context})
         unseen = {
             path: why
             for path, why in unseen_documents(package)
@@ -139,11 +141,6 @@ def broken_files(files: Files, former: Iterable[Files]) -> dict[str, str]:
         lost = {resource.path for listed in lists for resource in listed if not resource.is_local_config}
         broken |= {path: unseen[path] for path in sorted(lost)}
     return broken
-
-
-def _is_context(path: str) -> bool:
-    """Tell whether a file decides which others hold resources."""
-    return path.rpartition("/")[2] in (KPTFILE, IGNORE_FILE, _CHART)
 
 
 StepLimit = Callable[[], AbstractContextManager[object]]
@@ -576,11 +573,7 @@ def _run_builtin(step: Step, engine: StepEngine, call: "builtin.call.BuiltinCall
 
 
 def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) -> None:
-    """Check the resources after a step: each is an object, in the package, and alone at its index.
-
-    Raises:
-        _StepError: A resource is invalid, or they are too many.
-    """
+    """Check the resources after a step: each is an object, in the package, and alone at its index."""
     if len({resource.path for resource in resources}) > limits.package_files:
         what = plural(limits.package_files, "file")
         raise _StepError(f"{step} makes more than {what} (limits.packageFiles)")
@@ -609,11 +602,7 @@ def _check_resources(step: Step, resources: Sequence[Resource], limits: Limits) 
 
 
 def _check_size(step: Step, before: Files, after: Files, limits: Limits) -> None:
-    """Refuse what functions made if no later run could read it.
-
-    Raises:
-        _StepError: It is larger than a package or a file may be.
-    """
+    """Refuse what functions made if no later run could read it."""
     sizes = {path: len(file.data) for path, file in after.items() if before.get(path) is not file}
     largest = max(sizes, key=sizes.__getitem__, default="")
     if sizes and sizes[largest] > limits.package_file_bytes:

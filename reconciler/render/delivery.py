@@ -771,7 +771,8 @@ def _render_package(
     missing = [tree for tree in delivery_trees(resolved) if tree not in contents]
     if missing:
         return RenderedVariant(key, unreadable_package(missing[0], contents), time=time)
-    fresh = _package(delivery, generated, _files(resolved.local, contents), inventory)
+    main = contents[resolved.local] if resolved.local is not None else {}
+    fresh = _package(delivery, generated, main, inventory)
     draft = resolved.draft
     if draft is None or not draft.append_only:
         return RenderedVariant(key, fresh, time=time)
@@ -861,10 +862,6 @@ def _kptfile(delivery: Delivery) -> File:
         "info": {"description": description},
     }
     return File.of(f"{emit(value)}\n".encode())
-
-
-def _files(tree: Oid | None, contents: Contents) -> Files:
-    return contents[tree] if tree is not None else {}
 
 
 def _differences(path: str, generated: bytes, edited: bytes) -> Iterator[Conflict]:

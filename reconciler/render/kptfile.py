@@ -304,11 +304,7 @@ def _entry(function: Function, owners: FunctionOwners, index: int) -> dict[str, 
 
 
 def _values(data: bytes) -> tuple[Any, ...]:
-    """Return the read-only values of a file's documents: equal short files share them.
-
-    Raises:
-        YamlError: As `load_documents`.
-    """
+    """Return the read-only values of a file's documents: equal short files share them."""
     return _shared_values(data) if len(data) <= _LONG else _load(data)
 
 

@@ -140,35 +140,31 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
 
 
 def former_values(
-    update: "UpdateTrees",
-    contents: Mapping[Oid, Files],
-    rendered: "RenderedUpstreams",
-    done: Files,
-    run: RunPipelines,
-) -> str:
-    """Return in sentences what functions that the pipeline lost wrote, and edited files still have; else "".
+    resolved: ResolvedVariant, contents: "Contents", sides: "RenderedSides", done: Files, run: RunPipelines
+) -> Iterator[str]:
+    """Yield in sentences what functions that the pipeline lost wrote, and edited files still have, if any.
 
     Other files lose it: they are made anew. What functions write into Kptfiles and the package context is
-    left out, and so is a value that the new pipeline would write as well.
-
-    Args:
-        update: The update of the package on main.
-        contents: The trees of the update.
-        rendered: Both upstreams, with the pipeline of main.
-        done: The package after its functions.
-        run: Runs functions.
+    left out, and so is a value that the new pipeline would write as well. `done` is the package after its
+    functions, `sides` are the upstreams of its update with the pipeline of main.
     """
+    if resolved.base is None or resolved.local is None:
+        return
+    update = UpdateTrees(resolved.base.tree, resolved.pin.tree, resolved.local)
+    rendered = sides.get(update)
+    if rendered is None or rendered.postponed:
+        return
     local = contents[update.local]
-    former = _former_steps(local, done)
     edited = [
         path
         for path in sorted(local.keys() & done.keys() & rendered.original.keys())
         if path.rpartition("/")[2] not in (KPTFILE, PACKAGE_CONTEXT_FILE)
         and not is_equal(local[path], rendered.original[path])
     ]
-    inputs = _inputs(update, contents) if former and edited else None
+    former = _former_steps(local, done) if edited else []
+    inputs = _inputs(update, contents) if former else None
     if inputs is None:
-        return ""
+        return
     upstream, steps = inputs.runs[:2][-1], declared_steps(local)
     now = {**upstream, **{path: done[path] for path in _configuration(done)}}
     new, *alone = run([now, *(_with_one_step(upstream, steps, step) for step in former)])
@@ -178,13 +174,12 @@ def former_values(
             have = (rendered.original, done, result.files), (upstream, new.files)
             fields = _fields_as_made(path, local[path], *have)
             remaining += [f"{field} ({step.function.rpartition('/')[2]})" for field in fields]
-    if not remaining:
-        return ""
-    listed = some([*dict.fromkeys(remaining)], _MOST_FIELDS)
-    return (
-        f"Functions that are no longer in the pipeline wrote what edited files still have: {listed}. "
-        "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
-    )
+    if remaining:
+        yield (
+            "Functions that are no longer in the pipeline wrote what edited files still have:"
+            f" {some([*dict.fromkeys(remaining)], _MOST_FIELDS)}. Files without edits lose it."
+            " Remove it in the draft too, or leave it there on purpose"
+        )
 
 
 def _former_steps(before: Files, after: Files) -> list[Step]:

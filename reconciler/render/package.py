@@ -188,10 +188,13 @@ def _render_variants(
                 written_over = overwritten_edits(edited, run) if edited is not None else ()
                 before = _lost_before(resolved, inventory) if key[1] else ()
                 lost = tuple(dict.fromkeys((*before, *written_over)))
-                remaining = _former_values(resolved, package, contents, sides, run, is_draft=key[1])
-                if isinstance(package, Package) and (lost or remaining):
-                    warnings = (*package.warnings, *lost, *remaining)
-                    done[key] = replace(package, warnings=warnings, overwritten=lost)
+                if isinstance(package, Package):
+                    is_delivered = key[1] or (key[0], True) not in merged
+                    files = package.files if is_delivered and not package.failed else {}
+                    warnings = (*lost, *former_values(resolved, contents, sides, files, run))
+                    if warnings:
+                        warnings = (*package.warnings, *warnings)
+                        done[key] = replace(package, warnings=warnings, overwritten=lost)
         except DefectError as error:
             done[key] = Blocked(Reason.DEFECT, str(error))
             defects[variant.key] = defect_problem(error, variant.source.location, variant.owner)
@@ -204,27 +207,6 @@ def _render_variants(
         )
         for p in rendered
     }
-
-
-def _former_values(
-    resolved: ResolvedVariant,
-    package: Package | Blocked,
-    contents: Contents,
-    sides: RenderedSides,
-    run: RunPipelines,
-    *,
-    is_draft: bool,
-) -> tuple[str, ...]:
-    """Return the warning about values of functions that the pipeline of main has, and the package has not."""
-    base, local, draft = resolved.base, resolved.local, resolved.draft
-    is_delivered = is_draft or draft is None or not draft.append_only
-    if not is_delivered or not base or not local or not isinstance(package, Package) or package.failed:
-        return ()
-    update = UpdateTrees(base.tree, resolved.pin.tree, local)
-    rendered = sides.get(update)
-    if rendered is None or rendered.postponed:
-        return ()
-    return tuple(filter(None, [former_values(update, contents, rendered, package.files, run)]))
 
 
 def _lost_before(resolved: ResolvedVariant, inventory: Inventory) -> tuple[str, ...]:

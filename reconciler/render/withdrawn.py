@@ -141,13 +141,12 @@ def without_withdrawn(
         context = find_context(documents)
         for document in documents:
             keys = gone if document is context else {}
-            if keys and _is_made(path, document, original) and not (current or keeps_context):
-                rest = mapping_at(document.data, "data").keys() - gone.keys() - {NAME, PACKAGE_PATH}
-                if not rest and len(documents) == 1:
-                    del files[path]
-                    continue
-            fields: list[tuple[str, ...]] = [("data", k) for k, v in keys.items() if _value(document, k) == v]
-            there = find_resource(original, path, document.identity)
+            data, there = mapping_at(document.data, "data"), find_resource(original, path, document.identity)
+            is_made = path == PACKAGE_CONTEXT_FILE and there is None and not (current or keeps_context)
+            if keys and is_made and len(documents) == 1 and not data.keys() - {*gone, NAME, PACKAGE_PATH}:
+                del files[path]
+                continue
+            fields: list[tuple[str, ...]] = [("data", k) for k, v in keys.items() if data.get(k) == v]
             is_own = _source(document) != _source(there[1] if there is not None else None)
             if is_own and not asks_for(spec.injectors or (), document.data):
                 fields += injected_paths(document)
@@ -215,14 +214,6 @@ def _written(local: Any, made: Any, before: Any, path: tuple[str, ...] = ()) -> 
             yield from _written(local[key], made[key], before.get(key), (*path, key))
 
 
-def _is_made(path: str, document: ResourceDocument, original: Files) -> bool:
-    return path == PACKAGE_CONTEXT_FILE and find_resource(original, path, document.identity) is None
-
-
 def _source(document: ResourceDocument | None) -> object:
     """Return the name of the object that a resource was filled from; an upstream may have one of its own."""
     return mapping_at(document.data, "metadata", "annotations").get(INJECTED) if document else None
-
-
-def _value(document: ResourceDocument, key: str) -> object:
-    return mapping_at(document.data, "data").get(key)

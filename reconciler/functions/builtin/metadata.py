@@ -174,11 +174,6 @@ def set_labels(call: BuiltinCall) -> Iterator[FunctionResult]:
 
 
 def _read_labels(call: BuiltinCall) -> dict[str, str]:
-    """Return the labels to set.
-
-    Raises:
-        FunctionFailedError: There is no configuration, or it is of another kind.
-    """
     kind, version = call.config_kind, call.config_api_version
     if call.config is None or (
         kind == "ConfigMap" and call.config_name == "function-input" and not call.data

@@ -88,11 +88,6 @@ def set_namespace(call: BuiltinCall) -> Iterator[FunctionResult]:
 
 
 def _read_replacement(call: BuiltinCall) -> _Replacement:
-    """Read the configuration.
-
-    Raises:
-        FunctionFailedError: There is none, it is of another kind, or it names no namespace.
-    """
     if call.config is None:
         raise FunctionFailedError(f"FunctionConfig is missing. {_EXPECT}")
     kind, version = call.config_kind, call.config_api_version
@@ -287,11 +282,7 @@ def _like_kustomize(call: BuiltinCall) -> None:
 
 
 def _read_fields(call: BuiltinCall) -> tuple[str, list[FieldSpec]]:
-    """Read the configuration of v0.1 and v0.2: the namespace, and more fields that hold one.
-
-    Raises:
-        FunctionFailedError: As `_read_replacement`.
-    """
+    """Read the configuration of v0.1 and v0.2: the namespace, and more fields that hold one."""
     config: Mapping[str, Any] = call.config or {}
     specs: list[FieldSpec] = []
     if call.config_kind == "ConfigMap" and call.config_api_version == "v1":

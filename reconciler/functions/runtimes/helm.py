@@ -257,10 +257,6 @@ def _give(paths: str) -> str:
     return verb(1 + paths.count(", "), "gives", "give")
 
 
-def _name(resource: Any) -> str:
-    return str(value_at(resource, "metadata", "name"))
-
-
 class _Changing(NamedTuple):
     """A field that a chart gives another value each time, with the template that gives it."""
 
@@ -276,7 +272,8 @@ def _changing(reply: dict[str, Any]) -> Iterator[_Changing]:
                 load_documents(side.encode(), PACKAGE_LIMITS) for side in (reply["files"].get(path, ""), text)
             )
             for old, new in zip(*sides, strict=False):
-                kind, names = value_at(new.value, "kind"), {_name(side.value) for side in (old, new)}
+                kind = value_at(new.value, "kind")
+                names = {str(value_at(side.value, "metadata", "name")) for side in (old, new)}
                 resource = f"{kind} {names.pop()}" if len(names) == 1 else str(kind)
                 for edit in differences(old.value, new.value):
                     yield _Changing(path, resource, path_text(edit.path))

@@ -451,12 +451,11 @@ def merge_resource_files(
     schemas, key = (settings.schemas, ()) if settings.like_kpt else schemas_of(tuple(sides), settings.cache)
     settings = replace(settings, schemas=schemas, schemas_key=key)
     # Files are merged one by one first: these results are cached, and few packages move resources.
-    single = {
-        path: settings.cache.result(
-            _cache_key(path, files[path], settings), partial(_merge_file, path, files[path], settings)
-        )
-        for path in changed
-    }
+    single = {}
+    for path in changed:
+        sides_key = ((f.oid, f.mode) if f is not None else None for f in files[path])
+        merge = partial(_merge_file, path, files[path], settings)
+        single[path] = settings.cache.result((path, *sides_key, settings.key), merge)
     if is_moved or any(merged.is_incomplete for merged in single.values()):
         return results | _merge_together(files, set(changed), settings, report)
     for path, merged in single.items():
@@ -495,10 +494,6 @@ class _MergedFile(Struct, frozen=True, eq=False):
     file: File | None
     report: MergeReport
     is_incomplete: bool
-
-
-def _cache_key(path: str, three: FileSides, settings: MergeSettings) -> object:
-    return path, *((f.oid, f.mode) if f is not None else None for f in three), settings.key
 
 
 def _merge_file(path: str, three: FileSides, settings: MergeSettings) -> _MergedFile:
