@@ -56,45 +56,33 @@ def edited(file: File, old: bytes, new: bytes) -> File:
     return File.of(file.data.replace(old, new))
 
 
-def test_edit_stays_and_every_differing_value_is_a_conflict() -> None:
-    theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
-
-    files, (conflict,) = merge_generated({PATH: generated("v2.0.0")}, {PATH: theirs})
-
-    assert files == {PATH: theirs}
-    assert (conflict.path, conflict.field) == (PATH, "spec.package")
-    assert (conflict.upstream, conflict.local) == ("net:v2.0.0", "net:v1.0.1")
-
-
-def test_added_comment_is_no_conflict() -> None:
-    theirs = edited(generated(), b"spec:\n", b"# keep an eye on this one\nspec:\n")
-
-    assert merge_generated({PATH: generated()}, {PATH: theirs}) == ({PATH: theirs}, ())
-
-
-def test_edited_unneeded_file_stays_and_is_a_conflict() -> None:
-    theirs = edited(generated(), b"net:v1.0.0", b"net:v1.0.1")
-
-    files, (conflict,) = merge_generated({}, {PATH: theirs})
-
-    assert files == {PATH: theirs}
-    assert conflict.upstream == "no package needs it any more"
+CHANGED, HEAD = (b"net:v1.0.0", b"net:v1.0.1"), generated().data.partition(b"\n")[0] + b"\n"
+UNNEEDED = ("", "no package needs it any more", "a person changed it")
+EDITS: dict[str, tuple[File | None, list[tuple[bytes, bytes]], list[tuple[str, ...]]]] = {
+    "a value": (generated("v2.0.0"), [CHANGED], [("spec.package", "net:v2.0.0", "net:v1.0.1")]),
+    "a comment": (generated(), [(b"spec:\n", b"# keep an eye on this one\nspec:\n")], []),
+    "a value in a file that nothing needs": (None, [CHANGED], [UNNEEDED]),
+    "all of it": (
+        generated(),
+        [(b"kind: Provider\n", b"{{ if .x }}\n")],
+        [("", "generated", "a person rewrote it")],
+    ),
+    "a file without its header is people's own": (generated(), [CHANGED, (HEAD, b"")], []),
+}
 
 
-def test_rewritten_file_stays_and_is_a_conflict() -> None:
-    theirs = edited(generated(), b"kind: Provider\n", b"{{ if .Values.net }}\n")
+@pytest.mark.parametrize(("new", "edits", "want"), EDITS.values(), ids=EDITS)
+def test_edit_stays_and_every_differing_value_is_a_conflict(
+    new: File | None, edits: list[tuple[bytes, bytes]], want: list[tuple[str, ...]]
+) -> None:
+    theirs = generated()
+    for edit in edits:
+        theirs = edited(theirs, *edit)
 
-    files, (conflict,) = merge_generated({PATH: generated()}, {PATH: theirs})
+    files, conflicts = merge_generated({PATH: new} if new else {}, {PATH: theirs})
 
     assert files == {PATH: theirs}
-    assert conflict.local == "a person rewrote it"
-
-
-def test_file_without_its_header_belongs_to_people() -> None:
-    _, body = generated().data.split(b"\n", 1)
-    theirs = File.of(body.replace(b"v1.0.0", b"v1.0.1"))
-
-    assert merge_generated({PATH: generated()}, {PATH: theirs}) == ({PATH: theirs}, ())
+    assert [(c.path, c.field, c.upstream, c.local) for c in conflicts] == [(PATH, *each) for each in want]
 
 
 @pytest.mark.parametrize("how", ["kept", "incomplete"])

@@ -69,35 +69,26 @@ def test_first_matching_injector_wins() -> None:
     assert "code: B2" in text(inject(a_package(), snapshot, *injectors), "team.yaml")
 
 
-def test_empty_required_point_does_not_block() -> None:
-    snapshots = {
-        "no injectors defined": (a_snapshot(a_team("alpha", "A1")), ()),
-        "no in-cluster resources of type hr.example.com/v1.Team": (
-            a_snapshot(a_team("alpha", "A1", namespace="other")),
-            (InjectionSelector(name="alpha"),),
-        ),
-        "no resource matched any injection selector for this injection point": (
-            a_snapshot(a_team("alpha", "A1")),
-            (InjectionSelector(name="beta"),),
-        ),
-        'field "spec" not found in resource "alpha"': (
-            a_snapshot(a_team("alpha", "")),
-            (InjectionSelector(name="alpha"),),
-        ),
-        'field "spec" not found in resource "older"': (
-            a_snapshot(a_team("older", ""), served=False),
-            (InjectionSelector(name="older"),),
-        ),
-        "the cluster has no schema for hr.example.com/v1.Team": (
-            a_snapshot(served=False),
-            (InjectionSelector(name="alpha"),),
-        ),
-    }
-    for message, (snapshot, injectors) in snapshots.items():
-        result = inject(a_package(), snapshot, *injectors)
+ALPHA = a_team("alpha", "A1")
+EMPTY: dict[str, tuple[SnapshotObject | None, bool | None, str]] = {
+    "no injectors defined": (ALPHA, None, ""),
+    "no in-cluster resources of type hr.example.com/v1.Team": (a_team("alpha", "A1", "other"), None, "alpha"),
+    "no resource matched any injection selector for this injection point": (ALPHA, None, "beta"),
+    'field "spec" not found in resource "alpha"': (a_team("alpha", ""), None, "alpha"),
+    'field "spec" not found in resource "older"': (a_team("older", ""), False, "older"),
+    "the cluster has no schema for hr.example.com/v1.Team": (None, False, "alpha"),
+}
 
-        assert result.failure == f"config.injection.Team.team: {message}"
-        assert "code: default" in text(result, "team.yaml")
+
+@pytest.mark.parametrize("message", EMPTY)
+def test_empty_required_point_does_not_block(message: str) -> None:
+    team, served, name = EMPTY[message]
+    injectors = [InjectionSelector(name=name)] if name else []
+
+    result = inject(a_package(), a_snapshot(*([team] if team else []), served=served), *injectors)
+
+    assert result.failure == f"config.injection.Team.team: {message}"
+    assert "code: default" in text(result, "team.yaml")
 
 
 NEXT = "hr.example.com/v2"
