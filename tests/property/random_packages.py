@@ -3,7 +3,6 @@
 Choices come from a `Chooser`, so that hypothesis can draw and shrink them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -43,29 +42,27 @@ SCALARS = (*WORDS, 1, 2, 80, 8080, True, False)
 
 @dataclass
 class Example:
-    """Three sides as texts by path, and which resources and lists each side edited."""
+    """Three sides as texts by path."""
 
     base: dict[str, str]
     upstream: dict[str, str]
     local: dict[str, str]
-    histogram: Counter[str]
 
 
 def draw_example(chooser: Chooser) -> Example:
     """Draw a package and the edits of both sides; most edit the same resource."""
     base = _package(chooser)
     focus = chooser.draw(len(base))
-    sides, touched = [], []
+    sides = []
     wide = chooser.chance(20)
     kptfile = _kptfile(chooser)
     for _ in range(2):
         package, header = deepcopy(base), deepcopy(kptfile)
-        paths = _edit(chooser, package, focus)
+        _edit(chooser, package, focus)
         if chooser.chance(40):
             _edit_kptfile(chooser, header)
         sides.append(_texts(package, header, wide=wide))
-        touched.append(paths)
-    return Example(_texts(base, kptfile, wide=wide), *sides, _histogram(*touched))
+    return Example(_texts(base, kptfile, wide=wide), *sides)
 
 
 def _kptfile(chooser: Chooser) -> dict[str, Any]:
@@ -171,26 +168,21 @@ def _annotate(chooser: Chooser, resource: Resource) -> None:
             resource.notes[path] = chooser.one(("kpt-set: ${x}", "why", "keep"))
 
 
-def _edit(chooser: Chooser, package: Package, focus: int) -> set[tuple[Any, ...]]:
-    """Edit a package; return the paths of what was edited, resource names first."""
-    touched: set[tuple[Any, ...]] = set()
+def _edit(chooser: Chooser, package: Package, focus: int) -> None:
     for _ in range(1 + chooser.draw(3)):
         index = focus if chooser.chance(75) else chooser.draw(len(package))
         if index >= len(package):
             continue
         resource = package[index]
-        name = resource.data["metadata"]["name"]
         kind = chooser.draw(20)
         if kind == 0:
             package.append(Resource("r.yaml", _config_map(chooser, f"new{chooser.draw(2)}")))
         elif kind == 1 and len(package) > 1:
             del package[index]
-            touched.add((name,))
         elif kind == 2:
             _note(chooser, resource)
         else:
-            touched.add((name, *_edit_data(chooser, resource)))
-    return touched
+            _edit_data(chooser, resource)
 
 
 def _note(chooser: Chooser, resource: Resource) -> None:
@@ -202,7 +194,7 @@ def _note(chooser: Chooser, resource: Resource) -> None:
     resource.notes[chooser.one(leaves)] = chooser.one(("kpt-set: ${y}", "changed"))
 
 
-def _edit_data(chooser: Chooser, resource: Resource) -> tuple[Any, ...]:
+def _edit_data(chooser: Chooser, resource: Resource) -> None:
     places = [path for path, _ in _leaves(resource.data) if path[0] not in ("apiVersion", "kind", "metadata")]
     lists = [path for path, value in _leaves(resource.data) if isinstance(value, list)]
     path = chooser.one(lists) if lists and chooser.chance(35) else chooser.one(places)
@@ -218,7 +210,6 @@ def _edit_data(chooser: Chooser, resource: Resource) -> tuple[Any, ...]:
             resource.notes.pop(path, None)
         elif key not in _KEYS:
             parent[key] = _other(chooser, value)
-    return path
 
 
 _KEYS = ("name", "port", "containerPort", "protocol")
@@ -269,22 +260,6 @@ def _at(value: Any, path: Sequence[Any]) -> Any:
     for step in path:
         value = value[step]
     return value
-
-
-def _histogram(upstream: set[tuple[Any, ...]], local: set[tuple[Any, ...]]) -> Counter[str]:
-    found: Counter[str] = Counter(examples=1)
-    found["one resource"] = int(bool({p[0] for p in upstream} & {p[0] for p in local}))
-    lists = [
-        {path[: i + 1] for path in side for i, step in enumerate(path) if _is_list(path, i)}
-        for side in (upstream, local)
-    ]
-    found["one list"] = int(bool(lists[0] & lists[1]))
-    return found
-
-
-def _is_list(path: tuple[Any, ...], index: int) -> bool:
-    names = ("containers", "env", "ports", "args", "volumes", "shops", "b", "versions")
-    return path[index] in names
 
 
 def _texts(package: Package, header: dict[str, Any], *, wide: bool) -> dict[str, str]:

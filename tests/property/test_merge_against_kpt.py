@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from reconciler.names.objects import File, Files
 from reconciler.policy import MergeMode, Strategy
 from tests.property.random_packages import Example
-from tests.property.test_merge_laws import examples
+from tests.property.test_merge_laws import plain_examples
 from tests.support.merges import attempt, difference, documents, files_of, read_tree
 from tests.support.notes import note
 from tests.support.oracles import ORACLE, load_kpt
@@ -34,16 +34,14 @@ pytestmark = [
     pytest.mark.skipif(not ORACLE.is_file(), reason="needs the oracle that runs kpt beside the project"),
 ]
 
-HISTOGRAM: Counter[str] = Counter()
+COUNTED: Counter[str] = Counter()
 
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[ModuleType]:
     module = load_kpt()
     yield module
-    note(
-        f"updates like the real kpt: {HISTOGRAM['examples']} examples, kpt gives up in {HISTOGRAM['failed']}"
-    )
+    note(f"updates like the real kpt: {COUNTED['examples']} examples, kpt gives up in {COUNTED['failed']}")
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -51,19 +49,9 @@ def test_compatible_mode_equals_the_real_kpt(oracle: ModuleType, chunk: int) -> 
     for_each_example(chunk, lambda example: compare_with_kpt(oracle, example))
 
 
-def test_examples_edit_the_same_resources_and_lists() -> None:
-    drawn: Counter[str] = Counter()
-    for chunk in range(CHUNKS):
-        for_each_example(chunk, lambda example: drawn.update(example.histogram))
-
-    assert drawn["examples"] >= CHUNKS * EXAMPLES
-    assert drawn["one resource"] >= 0.4 * drawn["examples"]
-    assert drawn["one list"] >= 0.15 * drawn["examples"]
-
-
 def for_each_example(chunk: int, check: Callable[[Example], None]) -> None:
     @seed(chunk)
-    @given(example=examples())
+    @given(example=plain_examples())
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -77,14 +65,14 @@ def for_each_example(chunk: int, check: Callable[[Example], None]) -> None:
 
 
 def compare_with_kpt(oracle: ModuleType, example: Example) -> None:
-    HISTOGRAM.update(example.histogram)
+    COUNTED["examples"] += 1
     sides = [files_of(side) for side in (example.base, example.upstream, example.local)]
     theirs = run_kpt(oracle, *sides)
 
     ours, _, refused = attempt(*sides, mode=MergeMode.COMPATIBLE, strategy=Strategy.RESOURCE_MERGE)
 
     if theirs is None:
-        HISTOGRAM["failed"] += 1
+        COUNTED["failed"] += 1
     else:
         assert not refused
         assert difference(comparable(ours), comparable(theirs)) == {}

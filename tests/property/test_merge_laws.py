@@ -43,8 +43,13 @@ def link(revision: int) -> str:
 
 
 @st.composite
+def plain_examples(draw: st.DrawFn) -> Example:
+    return draw_example(Chooser(lambda size: draw(st.integers(0, size - 1))))
+
+
+@st.composite
 def examples(draw: st.DrawFn, manners: Sequence[str] = tuple(MANNERS)) -> Example:
-    example = draw_example(Chooser(lambda size: draw(st.integers(0, size - 1))))
+    example = draw(plain_examples())
     write = MANNERS[draw(st.sampled_from(manners))]
     for side in (example.base, example.upstream, example.local):
         if (revision := draw(st.sampled_from([None, 0, 1, 2]))) is not None:

@@ -31,9 +31,7 @@ class Life:
     violations: list[str] = field(default_factory=list)
     results: list[tuple[str, Result]] = field(default_factory=list)
     observation: oracles.Observation = field(default_factory=lambda: oracles.Observation({}, {}))
-    answered: set[tuple[str, str, str]] = field(default_factory=set)
     touched_files: set[tuple[str, str, str]] = field(default_factory=set)
-    retagged: set[tuple[str, int]] = field(default_factory=set)
     declined: str = ""
     hidden: str = ""
     killed: int = 0
@@ -51,7 +49,7 @@ class Life:
         """Do one step and let runs settle; raise what is violated."""
         self.count += 1
         self.history.append((name, dict(arguments)))
-        self.results, self.answered, self.touched_files = [], set(), set()
+        self.results, self.touched_files = [], set()
         before, chosen = self.observation, STEPS[name]
         self.proposal = None
         if chosen.proposed:

@@ -148,7 +148,6 @@ def answer_conflict(life: "Life", repository: str, path: str, file: str, field: 
     lines = content.get(file, b"").decode().split("\n")
     line = next((one for one in lines if one.strip().startswith(f"{key}: ")), "")
     if line:
-        life.answered.add((repository, path, file))
         _edit(life, repository, path, pulls[0].head, {"kind": "value", "file": file, "line": line})
 
 
@@ -383,7 +382,6 @@ def retag(life: "Life", package: str, number: int) -> None:
     path = life.fleet.full(CATALOG, package)
     if life.fleet.repo(CATALOG).find(f"refs/tags/{path}/v{number}"):
         life.fleet.repo(CATALOG).tag(f"{path}/v{number}")
-        life.retagged.add((package, number))
 
 
 @step(1, _tag)
