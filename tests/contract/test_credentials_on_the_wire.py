@@ -4,12 +4,11 @@ import base64
 import os
 import re
 import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ from reconciler.policy import RegistryPolicy
 from reconciler.sources.registry import RegistryClient
 from tests.support.git import make_repository
 from tests.support.http_git import serve
+from tests.support.http_server import Handler, serving
 from tests.support.registry import Answer, serve_gate
 
 
@@ -125,8 +125,7 @@ def serve_internet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
     internet, authority = Internet(), Authority(folder)
     contexts: dict[str, ssl.SSLContext] = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Proxy(Handler, BaseHTTPRequestHandler):
         origin = ""
 
         def do_CONNECT(self) -> None:
@@ -152,27 +151,12 @@ def serve_internet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
             sent = Sent(server, self.command, path, self.headers.get("Authorization", ""), body)
             internet.sent.append(sent)
             answer = internet.plan(sent) or Answer(404, b"{}")
-            self.send_response(answer.status)
-            for key, value in {"Content-Length": str(len(answer.body)), **answer.headers}.items():
-                self.send_header(key, value)
-            self.end_headers()
-            self.wfile.write(b"" if self.command == "HEAD" else answer.body)
+            self.say(answer.status, answer.headers, answer.body)
 
         do_POST = do_HEAD = do_GET  # noqa: N815 - http.server's name
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """A client that gave up is no error of the test."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        internet.proxy = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
+    with serving(Proxy) as address:
+        internet.proxy = f"http://{address}"
         for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
             monkeypatch.delenv(name)
         variables: Mapping[str, str] = {
@@ -182,11 +166,7 @@ def serve_internet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[In
         }
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        try:
-            yield internet
-        finally:
-            server.shutdown()
-            thread.join()
+        yield internet
 
 
 PASSWORD = b"s3cret-0f-k1m"

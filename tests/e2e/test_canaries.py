@@ -3,11 +3,10 @@
 import base64
 import json
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pygit2
@@ -18,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.command_server import run_reconciler
 from tests.support.commands import COMMANDS
 from tests.support.git import Repo, make_repository
-from tests.support.http_body import read_body
 from tests.support.http_git import answer_git
+from tests.support.http_server import Handler, read_body, serving
 from tests.support.small_world import manifest, repository, variant, write_world
 
 CANARIES = {
@@ -75,7 +74,7 @@ class Fleet(NamedTuple):
         return ran.stdout + ran.stderr + "".join(p.read_text() for p in left if p.exists())
 
 
-class Echo(BaseHTTPRequestHandler):
+class Echo(Handler, BaseHTTPRequestHandler):
     """Answers every request with what it was sent, in every form that servers use."""
 
     protocol_version = "HTTP/1.1"
@@ -97,24 +96,13 @@ class Echo(BaseHTTPRequestHandler):
             clear = clear.partition(":")[2] or clear
         self.seen.append(clear)
         if self.path.startswith(("/file/", "/minted/")):  # these may be read: then their forge is asked
-            return self._git(*answer_git(self.root, self, body))
+            return self.say(*answer_git(self.root, self, body))
         words = f"denied: {sent} | {clear} | {quote(clear, safe='')} | {json.dumps(clear)} | {value}"
         if "/api/" in self.path:
             return self._say(403, "application/json", json.dumps({"message": words}))
         return self._say(500, "text/plain", words)
 
     do_POST = do_PATCH = do_GET  # noqa: N815 - names of the standard library
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def _git(self, code: int, headers: dict[str, str], data: bytes) -> None:
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
 
     def _say(self, code: int, kind: str, body: str) -> None:
         self.send_response(code, body.partition("|")[0].strip() or None)
@@ -137,16 +125,9 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     Echo.seen, Echo.root = [], root
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    write_fleet(root, f"127.0.0.1:{server.server_address[1]}")
-    try:
+    with serving(Echo) as address:
+        write_fleet(root, address)
         yield Fleet(root, key.decode(), Echo.seen)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def write_fleet(root: Path, host: str) -> None:

@@ -15,13 +15,12 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,8 @@ from tests.support.command_server import write_client
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Simulator, serving
 from tests.support.git import make_repository
+from tests.support.http_server import Handler
+from tests.support.http_server import serving as serving_http
 from tests.support.pages import Mismatch, run_page
 from tests.support.registry import publish, serve_registry
 
@@ -42,7 +43,9 @@ def serve_objects(objects: list[dict[str, Any]]) -> Iterator[str]:
     """Serve objects on the loopback until the block ends; yield the address."""
     answers = _answers(objects)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Objects(Handler, BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"  # what a deletion says is not read
+
         def do_DELETE(self) -> None:
             path, _, name = self.path.partition("?")[0].rpartition("/")
             items = answers[path]["items"]
@@ -57,24 +60,10 @@ def serve_objects(objects: list[dict[str, Any]]) -> Iterator[str]:
 
         def _answer(self, answer: Any) -> None:
             body = json.dumps(answer or {"kind": "Status", "apiVersion": "v1", "code": 404}).encode()
-            self.send_response(200 if answer else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.say(200 if answer else 404, {"Content-Type": "application/json"}, body)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving_http(Objects) as address:
+        yield f"http://{address}"
 
 
 def _answers(objects: Sequence[dict[str, Any]]) -> dict[str, Any]:

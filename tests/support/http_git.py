@@ -8,12 +8,11 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from tests.support.http_body import read_body
+from tests.support.http_server import Handler, read_body, serving
 
 
 @dataclass
@@ -50,19 +49,8 @@ def serve(
     """
     state = HttpGit(root, password=password, redirect=redirect, moved=dict(moved))
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Git(Handler, BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer()
-
-        def do_POST(self) -> None:
-            self._answer()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def _answer(self) -> None:
             sent = self.headers.get("Authorization", "")
             body = read_body(self)
             state.requests.append((self.command, self.path, sent))
@@ -74,35 +62,22 @@ def serve(
             if state.barrier and self.command == "POST":
                 state.barrier.wait(20)
             if len(body) > state.largest:
-                return self._say(413, {}, b"")
+                return self.say(413, {}, b"")
             if state.redirect:
-                return self._say(301, {"Location": state.redirect + self.path}, b"")
+                return self.say(301, {"Location": state.redirect + self.path}, b"")
             for old, new in state.moved.items():
                 if self.path.startswith(f"{old}/"):
-                    return self._say(301, {"Location": new + self.path.removeprefix(old)}, b"")
+                    return self.say(301, {"Location": new + self.path.removeprefix(old)}, b"")
             wanted = "Basic " + base64.b64encode(f"x-access-token:{state.password}".encode()).decode()
             if state.password and sent != wanted:
-                return self._say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
-            return self._say(*answer_git(state.root, self, body))
+                return self.say(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"")
+            return self.say(*answer_git(state.root, self, body))
 
-        def _say(self, code: int, headers: dict[str, str], body: bytes) -> None:
-            self.send_response(code)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+        do_POST = do_GET  # noqa: N815 - http.server's name
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with serving(Git) as address:
+        state.address = f"http://{address}"
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def answer_git(root: Path, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes]:

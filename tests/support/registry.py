@@ -12,12 +12,11 @@ import os
 import socket
 import subprocess
 import tarfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ import httpx
 import yaml
 
 from tests.support.ci import need
+from tests.support.http_server import Handler, serving
 
 OCI = "application/vnd.oci.image"
 LAYER = f"{OCI}.layer.v1.tar+gzip"
@@ -257,8 +257,7 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
     """Run a proxy before a registry, or alone."""
     gate = Gate(behind=behind)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Proxy(Handler, BaseHTTPRequestHandler):
         disable_nagle_algorithm = True  # else each answer waits 40 ms for the acknowledgement of its headers
 
         def do_GET(self) -> None:
@@ -305,21 +304,5 @@ def serve_gate(behind: str = "") -> Iterator[Gate]:
                 passed["Content-Length"] = reply.headers.get("content-length", "0")
             return Answer(reply.status_code, reply.content, passed)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: object) -> None:
-            """A client that gave up is no error of the test."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        gate.address = f"127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
-            yield gate
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Proxy) as gate.address:
+        yield gate

@@ -28,8 +28,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from reconciler.git.urls import Credential
 from tests.support.forges.description import Description
 from tests.support.git import Repo
-from tests.support.http_body import read_body
 from tests.support.http_git import answer_git
+from tests.support.http_server import read_body
 
 START = 1_767_400_000.0
 TOKEN = "s3cret-token-of-the-bot"
