@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -152,10 +152,8 @@ def run_git(
         instead = ["-c", f"url.{target}.insteadOf={remote}"] if target else []
         where = [f"--git-dir={directory}"] if directory else []
         place = remote or directory
-        # What `pack-objects` prints is an effect only with the push that takes it.
-        moment = nullcontext() if name == "pack-objects" else effect(f"git {name}", finishes=name == "push")
         with (
-            moment,
+            effect(f"git {name}", finishes=name == "push"),
             call(f"git {name} {place}" if place else f"git {name}"),
         ):
             _started.append(name)

@@ -144,17 +144,17 @@ class Pack:
         data = b"".join(_ROW % entry for entry in entries)
         return self._add("tree", object_id("tree", data), data, is_new=True)
 
-    def save(self, mirror: Mirror | None = None) -> None:
+    def save(self) -> None:
         """Write the pack and its index into the mirror, both or neither.
 
         Raises: UnavailableError if it cannot be written.
         """
-        directory = (mirror or self._mirror).attach_store()
+        directory = self._mirror.attach_store()
         if not self._records:
             return
         try:
             with effect("write pack"):
-                write_pack(directory / "objects", self._records)
+                self._mirror.unpushed = write_pack(directory / "objects", self._records)
         except OSError as error:
             hint = "Check the disk and the permissions of the cache directory."
             raise UnavailableError(f"Cannot write to {directory}: {error.strerror}", hint=hint) from error
@@ -291,19 +291,27 @@ def pack_record(kind: str, data: bytes) -> bytes:
     return bytes(header) + zlib.compress(data, _LEVEL)
 
 
-def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> None:
+def pack_bytes(records: Mapping[Oid, bytes]) -> bytes:
+    """Return a pack with these records."""
+    pack = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
+    return pack + sha1(pack).digest()
+
+
+def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> bytes:
     """Write pack and index into a repository's object directory; readers see both or neither.
+
+    Returns: the pack.
 
     Raises: OSError; then readers see neither.
     """
-    pack = b"".join((b"PACK", struct.pack(">II", 2, len(records)), *records.values()))
-    checksum = sha1(pack).digest()
+    pack = pack_bytes(records)
     # Git takes any name. This one is the same for the same objects, so a repeated run adds no second pack.
     name = sha1(b"".join(map(str.encode, sorted(records)))).hexdigest()
     # Git looks for indexes: the pack must be complete before its index appears.
     path = directory / "pack" / f"pack-{name}.pack"
-    _write_atomically(path, pack + checksum)
-    _write_atomically(path.with_suffix(".idx"), index_bytes(records, checksum))
+    _write_atomically(path, pack)
+    _write_atomically(path.with_suffix(".idx"), index_bytes(records, pack[-20:]))
+    return pack
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

@@ -11,9 +11,10 @@ from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
 from reconciler.base.text import some
-from reconciler.git.command import GitResult, last_line, run_checked, run_git
+from reconciler.git.command import GitResult, last_line, run_git
 from reconciler.git.database import NO_OBJECT, objects_directory
 from reconciler.git.local import is_sha256, sha256_error
+from reconciler.git.pack import pack_bytes
 from reconciler.git.repository import Mirror
 from reconciler.names.ids import Oid
 
@@ -165,6 +166,8 @@ def _push_here(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult:
     values again, under the locks of the refs.
     """
     refs = mirror.open().references
+    # What this run made for the push: whatever else a new tip has is in the repository.
+    pack, mirror.unpushed = mirror.unpushed or pack_bytes({}), b""
     try:
         tips = {u.ref: Oid(str(tip.resolve().target)) if (tip := refs.get(u.ref)) else None for u in updates}
     except NO_OBJECT as error:
@@ -177,19 +180,10 @@ def _push_here(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult:
     elif waiting:
         commands = [f"{u.expected or _NO_OID} {u.new or _NO_OID} {u.ref}" for u in waiting]
         commands[0] += "\0report-status atomic delete-refs side-band-64k quiet"
-        pack = _missing_objects(mirror, {u.new for u in waiting if u.new})
+        # A push that only deletes has no pack.
+        pack = pack if any(u.new for u in waiting) else b""
         return _receive(mirror, b"".join((*map(_packet, commands), b"0000", pack)), lines.values())
     return GitResult(int(bool(stale)), "\n".join(lines.values()).encode(), "")
-
-
-def _missing_objects(mirror: Mirror, tips: Iterable[Oid]) -> bytes:
-    """Return a pack of what a directory lacks of these tips, b"" for none; deltas would save nothing here."""
-    if not tips:
-        return b""
-    present = {oid for oid in mirror.refs().values() if mirror.is_published(oid)}
-    lines = "\n".join((*sorted(tips), "--not", *sorted(present), ""))
-    command = ["pack-objects", "--quiet", "--stdout", "--revs", "--window=0"]
-    return run_checked(command, directory=mirror.attach_store(), stdin=lines.encode())
 
 
 def _receive(mirror: Mirror, request: bytes, others: Iterable[str]) -> GitResult:

@@ -55,7 +55,7 @@ class Mirror(Database):
 
     A repository on this machine is read in place, without a process and a copy. A remote one is mirrored
     in the cache; its large blobs are fetched when needed, in batches. New objects are written to the mirror,
-    never to the repository itself, which only a push changes.
+    never to the repository itself, which only a push changes; `unpushed` is the pack that was written last.
     """
 
     def __init__(self, location: MirrorLocation, signing: CommitSigning = UNSIGNED) -> None:
@@ -69,6 +69,7 @@ class Mirror(Database):
         self._timed_out: UnavailableError | None = None
         self._is_checked = False
         self.read_s = DEFAULT_READ_S
+        self.unpushed = b""
 
     @property
     def is_local(self) -> bool:

@@ -291,16 +291,6 @@ def test_pack_is_for_readers_only_and_has_the_name_of_its_objects(mirror: Mirror
     assert modes == {0o444}
 
 
-def test_objects_are_saved_to_another_mirror(tmp_path: Path, mirror: Mirror) -> None:
-    other = Mirrors(tmp_path / "cache").open(str(make_repository(tmp_path / "b.git").path))
-    pack = Pack(mirror)
-    oid = add(pack, b"new")
-
-    pack.save(other)
-
-    assert (mirror.has(oid), other.has(oid)) == (False, True)
-
-
 def test_pack_that_cannot_be_written_is_named_with_what_to_check(mirror: Mirror) -> None:
     pack = Pack(mirror)
     add(pack, b"new")
