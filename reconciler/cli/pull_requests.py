@@ -446,7 +446,7 @@ def _view_of(pull: PullRequest, url: str, inventory: Inventory) -> RepositoryVie
         view, there = inventory.view_of(PackageKey(url, about.path)), inventory.views_of(url)
         former = (v for v in there if v.former and v.branch == pull.base and about.path in v.former.packages)
         return next(former, view) if view is not None and view.branch != pull.base else view
-    return next((view for view in inventory.views_of(url) if is_group_in(ref, view.key.name)), None)
+    return next((view for view in inventory.views_of(url) if is_group_in(ref, *view.key)), None)
 
 
 def _why_left(
@@ -463,7 +463,7 @@ def _why_left(
     if view.former is not None:
         return "" if view.former.is_understood else view.former.message
     members = [record for about in _about(pull) for record in records.get((view.url, about), ())]
-    is_own = parse_head(pull.head) is not None or is_group_in(f"{HEADS}{pull.head}", view.key.name)
+    is_own = parse_head(pull.head) is not None or is_group_in(f"{HEADS}{pull.head}", *view.key)
     if not members and not is_own:
         return _NOT_REGISTERED
     gone = (

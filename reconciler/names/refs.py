@@ -151,9 +151,13 @@ def group_number(ref: str, instance: str, scope: Iterable[str]) -> int:
     return whole_number(ref.removeprefix(group_ref(instance, scope, 0).removesuffix("0"))) or 0
 
 
-def is_group_in(ref: str, repository: str) -> bool:
-    """Tell whether a branch belongs to a group of packages of this Repository: every scope ends with it."""
-    return is_group(ref) and ref.split("/")[-2] == _segment(repository)
+def is_group_in(ref: str, namespace: str, repository: str) -> bool:
+    """Tell whether a branch belongs to a group of packages of this Repository.
+
+    Every scope is a kind, a namespace, which is that of the Repository, and maybe more before its name.
+    """
+    scope = _GROUP.sub("", ref).split("/") if is_group(ref) else []
+    return (scope[1:2], scope[-2:-1]) == ([_segment(namespace)], [_segment(repository)])
 
 
 def is_group(ref: str) -> bool:

@@ -169,3 +169,17 @@ def test_plain_path_may_be_as_long_as_its_longest_ref(extra: int) -> None:
     path = "/".join("a" * 60 for _ in range(9))[: longest + extra]
 
     assert bool(package_path_error(path, "fleet")) is (extra > 0)
+
+
+@pytest.mark.parametrize(
+    ("scope", "is_in"),
+    [
+        (("repository", "team-a", "edge"), True),
+        (("set", "team-a", "web", "edge"), True),
+        (("repository", "team-b", "edge"), False),
+        (("repository", "team-a", "mono"), False),
+    ],
+)
+def test_group_is_in_the_repository_of_its_namespace_and_name(scope: tuple[str, ...], is_in: bool) -> None:
+    assert refs.is_group_in(refs.group_ref("demo", scope, 1), "team-a", "edge") is is_in
+    assert not refs.is_group_in("refs/heads/reconciler/demo/group/1", "team-a", "edge")
