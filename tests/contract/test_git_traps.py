@@ -66,9 +66,9 @@ def hook(repo: Repo, name: str, script: str) -> None:
 
 
 def test_draft_is_created_replaced_and_deleted(repo: Repo, mirror: Mirror) -> None:
-    first, second = made(mirror, "1"), made(mirror, "2")
-
+    first = made(mirror, "1")
     assert statuses(mirror, RefUpdate(DRAFT, None, first)) == [PushStatus.DONE]
+    second = made(mirror, "2")
     assert statuses(mirror, RefUpdate(DRAFT, first, second)) == [PushStatus.DONE]
     assert repo.find(DRAFT) == second
     assert statuses(mirror, RefUpdate(DRAFT, second, None)) == [PushStatus.DONE]

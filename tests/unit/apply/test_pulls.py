@@ -12,7 +12,6 @@ from reconciler.apply.pulls import (
     PullRequestTexts,
     approve_pulls,
     call_forge,
-    lock_texts,
     remaining_effects,
 )
 from reconciler.base.effects import StoppedError
@@ -26,9 +25,7 @@ from reconciler.plan.changes import (
     Change,
     ClosePull,
     Effect,
-    LockProposal,
     MoveRef,
-    PinChange,
 )
 from reconciler.policy import Limits
 from tests.support.forges.scripted import scripted_api
@@ -91,16 +88,6 @@ def grouped(edge: Edge, *packages: str) -> list[Change]:
     head = "reconciler/demo/group/all"
     pull = PullRequest(head, "main", "All", "Why.")
     return [replace(edge.created(package), group=head, pull=pull) for package in packages]
-
-
-def test_pull_request_that_packages_share_is_opened_once(edge: Edge) -> None:
-    forge = Forge()
-
-    result = called(edge, forge, *grouped(edge, "web", "db"), edge.created("cache"))
-
-    assert forge.calls == [("ensure", "reconciler/demo/group/all"), ("ensure", head("cache"))]
-    assert [effect.ref for effect in result.effects] == ["#7 All", "#7 Create cache"]
-    assert {url_and_head[1] for url_and_head in result.opened} == {"reconciler/demo/group/all", head("cache")}
 
 
 def test_known_number_is_an_update_and_closing_follows(edge: Edge) -> None:
@@ -310,19 +297,6 @@ def test_package_that_cannot_be_read_is_left_out_of_the_text(edge: Edge) -> None
         before, _ = sides_of(edge.target(), edge.change(package), PullRequest("x", base, "T", ""))
         assert {*before} == ({"Kptfile", "cm.yaml"} if base == "main" else set())
     assert link
-
-
-def test_lock_is_proposed_with_a_text_that_tells_its_pins(edge: Edge) -> None:
-    change = edge.created("locks")
-    proposal = LockProposal(change, (PinChange("pin-name", "v1", "v2", "because"),))
-
-    assert change.pull
-    own = replace(target(edge, Forge()), texts=lock_texts(proposal))
-    wanted = PullRequestTexts([change]).wanted(own, change, change.pull)
-
-    assert list(own.texts) == [change.pull.head]
-    assert "pin-name" in wanted.body
-    assert lock_texts(replace(proposal, change=replace(change, pull=None))) == lock_texts(None) == {}
 
 
 def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge) -> None:

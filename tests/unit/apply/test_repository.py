@@ -14,7 +14,6 @@ from reconciler.base.errors import ConflictError, Exit, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror
-from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
@@ -23,49 +22,11 @@ from tests.support.values import replace
 from tests.unit.apply.world import POLICY, TIME, Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
-PULL = "refs/reconciler/pulls/1"
 
 
 @pytest.fixture
 def edge(tmp_path: Path) -> Edge:
     return Edge(tmp_path)
-
-
-def test_a_draft_is_one_commit_on_main_with_its_pull_request(edge: Edge) -> None:
-    result = edge.apply(edge.created())
-
-    commit = edge.repo.git[edge.repo.oid(DRAFT)]
-    assert [str(p) for p in commit.parent_ids] == [edge.repo.oid("main")]
-    assert (commit.committer.name, commit.committer.email) == (POLICY.name, POLICY.email)
-    assert (commit.committer.time, commit.author.time) == (TIME, TIME)
-    assert edge.repo.read(DRAFT, "web/cm.yaml") == b"v1"
-    assert edge.repo.tree(DRAFT, "db") == edge.repo.tree("main", "db")
-    assert [(e.repository, e.what, e.ref, e.oid) for e in result.effects] == [
-        ("edge", EffectKind.PUSHED, "drafts/web/packagevariant-1", str(commit.id)),
-        ("edge", EffectKind.OPENED, "#1 Create web", ""),
-    ]
-    assert b'"title": "Create web"' in edge.repo.read(PULL, "pull.json")
-    edge.repo.fsck()
-
-
-def test_applying_again_pushes_nothing(edge: Edge) -> None:
-    edge.apply(edge.created())
-    before = edge.repo.refs()
-
-    again = edge.apply(edge.created())
-
-    assert again.effects == ()
-    assert edge.repo.refs() == before
-
-
-def test_the_same_change_makes_the_same_commits_anywhere(edge: Edge, tmp_path: Path) -> None:
-    (tmp_path / "other").mkdir()
-    other = Edge(tmp_path / "other")
-
-    edge.apply(edge.created())
-    other.apply(other.created())
-
-    assert edge.repo.refs() == other.repo.refs()
 
 
 @pytest.mark.parametrize(
@@ -105,25 +66,6 @@ def test_another_run_that_was_faster_did_our_work(edge: Edge) -> None:
     assert not result.failed
     assert "refs/heads/drafts/third/packagevariant-1" in edge.repo.refs()
     assert before.items() <= edge.repo.refs().items()
-
-
-def test_a_new_draft_replaces_our_single_commit(edge: Edge) -> None:
-    edge.apply(edge.created())
-    first = edge.repo.oid(DRAFT)
-
-    edge.apply(edge.change("web", edge.draft(text="v2", expect=first), pull=False))
-
-    assert edge.repo.read(DRAFT, "web/cm.yaml") == b"v2"
-    assert edge.repo.oid(DRAFT).encode() in edge.repo.read(PULL, "pull.json")
-
-
-def test_a_commit_of_a_person_is_built_upon(edge: Edge) -> None:
-    edge.apply(edge.created())
-    tip = edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
-
-    edge.apply(edge.change("web", edge.draft(text="v2", expect=tip, onto=tip)))
-
-    assert [str(p) for p in edge.repo.git[edge.repo.oid(DRAFT)].parent_ids] == [tip]
 
 
 def test_another_number_is_taken_when_somebody_was_faster(edge: Edge) -> None:
@@ -365,45 +307,6 @@ def test_a_gone_repository_fails_all_of_its_packages(edge: Edge) -> None:
 
     assert {p.path for p in result.failed} == {"web", "other"}
     assert result.exits == {Exit.UNAVAILABLE}
-
-
-def test_closing_deletes_the_branch_and_says_why(edge: Edge) -> None:
-    edge.apply(edge.created())
-    close = ClosePull(1, "drafts/web/packagevariant-1", "Obsolete.")
-
-    result = edge.apply(edge.change("web", MoveRef(DRAFT, edge.repo.oid(DRAFT), None), close=(close,)))
-
-    assert DRAFT not in edge.repo.refs()
-    (pull,) = edge.target().forge.list_pulls()
-    assert pull.state is PullState.CLOSED
-    assert b'"withdrawn": true' in edge.repo.read(PULL, "pull.json")
-    assert b"Obsolete." in edge.repo.read(PULL, "pull.json")
-    assert [(e.what, e.ref, e.oid) for e in result.effects] == [
-        (EffectKind.DELETED, "drafts/web/packagevariant-1", ""),
-        (EffectKind.CLOSED, "#1 Create web", ""),
-    ]
-
-
-@pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
-def test_publishing_what_a_person_merged_ends_its_pull_request_as_merged(edge: Edge, how: str) -> None:
-    edge.apply(edge.created())
-    tip = edge.repo.oid(DRAFT)
-    merged = edge.repo.merge(DRAFT, how=how)
-
-    edge.apply(edge.change("web", MoveRef("refs/tags/web/v1", None, merged), MoveRef(DRAFT, tip, None)))
-
-    assert edge.repo.oid("web/v1") == merged
-    assert [p.state for p in edge.target().forge.list_pulls()] == [PullState.MERGED]
-
-
-def test_a_real_forge_is_called_after_the_push(edge: Edge) -> None:
-    forge = FakeForge({"drafts/web/packagevariant-1": "x"})
-
-    result = edge.apply(edge.created(), target=edge.target(forge=forge))
-
-    assert [e.what for e in result.effects] == [EffectKind.PUSHED, EffectKind.OPENED]
-    assert [p.title for p in forge.list_pulls()] == ["Create web"]
-    assert PULL not in edge.repo.refs()
 
 
 def test_a_forge_that_is_down_keeps_the_push_and_names_the_package(edge: Edge) -> None:

@@ -29,7 +29,6 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.records.state import (
-    VARIANTS_FORMAT,
     PackageVariantRecord,
     UpstreamLock,
     lock_bytes,
@@ -40,27 +39,12 @@ from reconciler.records.state import (
 from tests.support.git import EPOCH, Repo, make_repository
 from tests.support.plan_values import a_record
 from tests.support.values import TOKEN
-from tests.support.world import git
 
 REF = "refs/heads/reconciler/demo/state"
 POLICY = CommitPolicy()
 
 packages = st.sampled_from([PackageKey("u", p) for p in "abc"])
 records = st.dictionaries(st.sampled_from("wxyz"), st.binary(max_size=2))
-
-
-@given(records, records, st.dictionaries(st.sampled_from("wxyz"), packages), st.frozensets(packages))
-def test_a_failed_package_keeps_its_record_and_no_other_does(
-    old: dict[str, bytes],
-    new: dict[str, bytes],
-    owners: dict[str, PackageKey],
-    failed: frozenset[PackageKey],
-) -> None:
-    written = surviving_records(old, new, owners, failed)
-
-    for path in old.keys() | new.keys():
-        source = old if owners.get(path) in failed else new
-        assert written.get(path) == source.get(path)
 
 
 @pytest.fixture
@@ -78,14 +62,18 @@ def branch(files: dict[str, bytes], expect: Oid | None = None) -> Branch:
     return Branch(REF, expect, files, "Record\n")
 
 
-def test_what_is_written_is_read_back(repo: Repo) -> None:
+@given(records, records, st.dictionaries(st.sampled_from("wxyz"), packages), st.frozensets(packages))
+def test_a_failed_package_keeps_its_record_and_no_other_does(
+    old: dict[str, bytes],
+    new: dict[str, bytes],
+    owners: dict[str, PackageKey],
+    failed: frozenset[PackageKey],
+) -> None:
+    written = surviving_records(old, new, owners, failed)
 
-    write_branch(mirror(repo), branch({"packagevariants/d/x.json": b"{}"}), POLICY, EPOCH)
-
-    found = mirror(repo)
-    assert read_branch(found, found.refs()[REF], Limits()) == {"packagevariants/d/x.json": b"{}"}
-    assert not repo.git[repo.oid(REF)].parent_ids
-    assert repo.git[repo.oid(REF)].committer.time == EPOCH
+    for path in old.keys() | new.keys():
+        source = old if owners.get(path) in failed else new
+        assert written.get(path) == source.get(path)
 
 
 def test_names_of_clusters_may_differ_in_case(repo: Repo) -> None:
@@ -95,25 +83,6 @@ def test_names_of_clusters_may_differ_in_case(repo: Repo) -> None:
 
     assert not result.unfinished
     assert read_branch(mirror(repo), repo.oid(REF), Limits()) == files
-
-
-def test_the_same_files_are_not_written_again(repo: Repo) -> None:
-    write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
-    first = repo.oid(REF)
-
-    result = write_branch(mirror(repo), branch({"x": b"1"}, first), POLICY, EPOCH + 5)
-
-    assert result.effects == ()
-    assert repo.oid(REF) == first
-
-
-def test_history_is_kept(repo: Repo) -> None:
-    write_branch(mirror(repo), branch({"x": b"1"}), POLICY, EPOCH)
-    first = repo.oid(REF)
-
-    write_branch(mirror(repo), branch({"x": b"2"}, first), POLICY, EPOCH)
-
-    assert [str(p) for p in repo.git[repo.oid(REF)].parent_ids] == [first]
 
 
 def test_another_run_that_decided_otherwise_is_never_overwritten(repo: Repo) -> None:
@@ -171,18 +140,6 @@ def variant(name: str, uid: str = "u") -> PackageVariantRecord:
 
 def records_of(*records: PackageVariantRecord) -> dict[str, bytes]:
     return {record_path(record): record_bytes(record) for record in records}
-
-
-def files_at(repo: Repo) -> list[str]:
-    return git(repo.path, "ls-tree", "-r", "--name-only", REF).split()
-
-
-def test_variants_of_a_repository_are_one_file(repo: Repo) -> None:
-
-    write_branch(mirror(repo), branch(records_of(variant("web"), variant("db"))), POLICY, EPOCH)
-
-    assert files_at(repo) == ["packagevariants/d/edge.jsonl", VARIANTS_FORMAT]
-    assert held(repo) == records_of(variant("web"), variant("db"))
 
 
 def test_runs_that_change_records_of_one_repository_keep_each_others_lines(repo: Repo) -> None:

@@ -251,22 +251,6 @@ def test_each_time_at_which_an_item_was_written_counts_once(
     assert write_times(item) == seconds
 
 
-def test_pull_request_is_opened_with_its_labels_and_nothing_is_written_again(api: ScriptedApi) -> None:
-    server = Server()
-
-    opened = writer(api, server).ensure(DESIRED)
-    first = server.writes()
-    again = writer(api, server).ensure(replace(DESIRED, number=opened.number))
-
-    assert (opened.number, opened.title, opened.body, opened.digest) == (1, "Update web", "Why.", "d1")
-    assert opened.labels == ("a", "b")
-    lines = [line for line in server.pulls[1].body.splitlines() if not line.startswith("<!--")]
-    assert lines == ["Why."]
-    assert first == [("create", "Update web"), ("set_labels", 1, ("a", "b"))]
-    assert (again, server.writes()) == (opened, first)
-    assert server.calls[0] == ("find_open", HEAD, "main")
-
-
 def test_title_is_shortened_and_safe_for_a_terminal(api: ScriptedApi) -> None:
     server = Server()
 
@@ -275,15 +259,6 @@ def test_title_is_shortened_and_safe_for_a_terminal(api: ScriptedApi) -> None:
     title = server.pulls[1].title
     assert title.startswith("x\\x1byyy")
     assert len(title) == LONGEST_TITLE
-
-
-@pytest.mark.parametrize("state", PullState)
-def test_pull_request_with_the_number_is_updated_while_it_is_open(api: ScriptedApi, state: PullState) -> None:
-    server = served(state=state)
-
-    pull = writer(api, server).ensure(replace(DESIRED, number=5))
-
-    assert pull.number == (5 if state is PullState.OPEN else 6)
 
 
 def test_pull_request_whose_number_is_gone_is_found_by_its_branch(api: ScriptedApi) -> None:
@@ -310,29 +285,6 @@ def test_labels_of_people_stay_and_those_of_an_earlier_run_go(api: ScriptedApi) 
     pull = writer(api, server).ensure(replace(DESIRED, labels=("b", "c")))
 
     assert pull.labels == ("b", "c", "mine")
-
-
-@pytest.mark.parametrize(
-    ("changed", "kept"), [({"title": "Mine"}, ("Mine", "main")), ({"base": "prod"}, ("Update web", "main"))]
-)
-def test_title_of_people_stays_and_the_base_follows_the_plan(
-    api: ScriptedApi, changed: dict[str, str], kept: tuple[str, str]
-) -> None:
-    server = Server()
-    writer(api, server).ensure(DESIRED)
-    server.pulls[1] = replace(server.pulls[1], **cast("Any", changed))
-
-    writer(api, server).ensure(replace(DESIRED, body="New."))
-
-    assert (server.pulls[1].title, server.pulls[1].base) == kept
-    assert "New." in server.pulls[1].body
-
-
-def test_generated_title_follows_the_plan(api: ScriptedApi) -> None:
-    server = Server()
-    writer(api, server).ensure(DESIRED)
-
-    assert writer(api, server).ensure(replace(DESIRED, title="Another")).title == "Another"
 
 
 def test_pull_request_without_a_marker_keeps_its_title_and_text(api: ScriptedApi) -> None:
@@ -464,22 +416,6 @@ def test_merge_whose_reply_was_lost_is_looked_for(api: ScriptedApi) -> None:
 
     assert writer(api, server).merge(5, expect="c0ffee") == "beef"
     assert len(server.calls) == 1
-
-
-def test_approved_draft_is_marked_ready_and_merged(api: ScriptedApi) -> None:
-    server = served(draft=True)
-
-    assert writer(api, server).approve(5, expect="c0ffee") == "beef"
-    assert server.calls == [("mark_ready", 5), ("merge", 5, "c0ffee")]
-
-
-def test_draft_whose_head_moved_stays_a_draft(api: ScriptedApi) -> None:
-    server = served(draft=True)
-
-    with pytest.raises(ConflictError, match="The head of pull request 5 moved"):
-        writer(api, server).approve(5, expect="decaf")
-
-    assert server.calls == []
 
 
 def test_draft_that_cannot_be_merged_stays_ready_and_is_marked_once(api: ScriptedApi) -> None:

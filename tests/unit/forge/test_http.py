@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import pytest
@@ -79,27 +79,6 @@ def test_reply_over_the_limit_is_not_read(
         UnavailableError, match="200 xxx" if is_read else "more than the 131072 bytes that it may"
     ):
         transport.get("/big")
-
-
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
-def test_write_without_a_usable_reply_is_lost_and_not_repeated(api: ScriptedApi, status: int) -> None:
-    api.answers["POST", "/pulls"] = Answer(status, {"message": "later"})
-
-    with pytest.raises(LostReplyError):
-        api.transport().write("POST", "/pulls", {})
-
-    assert api.requests() == [("POST", "/pulls")]
-
-
-@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
-def test_read_without_a_usable_reply_is_repeated(api: ScriptedApi, status: int) -> None:
-    api.answers["GET", "/pulls"] = Answer(status, {"message": "later"})
-
-    with pytest.raises(UnavailableError, match=str(status)):
-        api.transport().get("/pulls")
-
-    assert api.requests() == [("GET", "/pulls")] * ATTEMPTS
-    assert api.clock.slept == [1.0, 2.0, 4.0]
 
 
 @pytest.mark.parametrize(
@@ -262,44 +241,6 @@ def test_request_names_its_sender_and_what_it_takes_and_sends(seen: Seen) -> Non
     assert ("content-type" in read, query["content-type"]) == (False, "application/json")
     assert ("authorization" in anonymous, anonymous["x-version"]) == (False, "1")
     assert [entry.method for entry in seen.journal] == ["GET", "POST", "GET"]
-
-
-def test_server_that_is_not_there_is_tried_again_and_named(api: ScriptedApi) -> None:
-    clock = api.transport().clock
-    transport = http.Transport(
-        "http://127.0.0.1:1/api", StaticToken(""), Budget(WriteLimits(), clock), clock=clock
-    )
-
-    with pytest.raises(UnavailableError) as caught:
-        transport.get("/x")
-
-    assert str(caught.value).startswith("GET http://127.0.0.1:1/api/x: no answer Connect")
-    assert caught.value.cause.startswith("http://127.0.0.1:1: no answer Connect")
-    assert api.clock.slept == [1.0, 2.0, 4.0]
-
-
-class Renewing(NamedTuple):
-    """A source of tokens that gives the next one when the first is refused."""
-
-    tokens: list[str]
-
-    def value(self) -> str:
-        return f"Bearer {self.tokens[0]}"
-
-    def renew(self, _refused: str, _challenge: str) -> bool:
-        self.tokens.pop(0)
-        return True
-
-
-def test_refused_token_is_renewed_once(seen: Seen) -> None:
-    seen.answers["GET", "/x"] = Answer(401, {"message": "expired"})
-    old = seen.transport()
-    transport = http.Transport(seen.api, Renewing(["first", "second", "third"]), old.budget, clock=old.clock)
-
-    with pytest.raises(UnavailableError, match="refuses the credential"):
-        transport.get("/x")
-
-    assert [headers["authorization"] for headers in seen.headers] == ["Bearer first", "Bearer second"]
 
 
 def test_limited_write_waits_in_the_budget(api: ScriptedApi) -> None:

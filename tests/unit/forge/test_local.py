@@ -13,7 +13,6 @@ from reconciler.policy import CommitPolicy
 from tests.unit.apply.world import Edge
 
 DRAFT = "refs/heads/drafts/web/packagevariant-1"
-PROPOSED = "refs/heads/proposed/web/packagevariant-1"
 
 
 @pytest.fixture
@@ -52,14 +51,6 @@ def test_approval_makes_commit_and_tag_and_deletes_draft(edge: Edge) -> None:
     edge.repo.fsck()
 
 
-def test_approval_includes_commits_of_people(edge: Edge) -> None:
-    edge.repo.commit({"web/more.yaml": "b: 2"}, branch="drafts/web/packagevariant-1")
-
-    approve(edge)
-
-    assert edge.repo.read("main", "web/more.yaml") == b"b: 2"
-
-
 def test_refused_push_changes_nothing(edge: Edge) -> None:
     edge.repo.git.config["receive.denyDeletes"] = "true"
     before = edge.repo.refs()
@@ -88,24 +79,6 @@ def test_revision_numbers_continue_from_the_tags(edge: Edge) -> None:
     assert edge.repo.oid("web/v8") == edge.repo.oid("main")
 
 
-def test_proposal_is_approved(edge: Edge) -> None:
-    forge(edge).mark_ready(1)
-
-    approve(edge)
-
-    assert PROPOSED not in edge.repo.refs()
-    assert edge.repo.oid("web/v1") == edge.repo.oid("main")
-
-
-def test_branch_that_porch_moved_is_a_proposal(edge: Edge) -> None:
-    edge.repo.point(PROPOSED, edge.repo.oid(DRAFT))
-    edge.repo.delete(DRAFT)
-
-    (pull,) = forge(edge).list_pulls()
-
-    assert (pull.state, pull.draft) == (PullState.OPEN, False)
-
-
 def test_approved_deletion_removes_package_and_keeps_tags(edge: Edge) -> None:
     tag = edge.repo.tag("db/v1")
     edge.repo.point("refs/heads/deletionProposed/db/v1", tag)
@@ -130,15 +103,6 @@ def test_deletion_of_changed_package_is_refused(edge: Edge) -> None:
         approve(edge, 2)
 
     assert edge.repo.read("main", "db/cm.yaml") == b"still used"
-
-
-@pytest.mark.parametrize("how", ["merge", "squash"])
-def test_manual_merge_ends_pull_request(edge: Edge, how: str) -> None:
-    edge.repo.merge(DRAFT, how=how)
-
-    (pull,) = forge(edge).list_pulls()
-
-    assert pull.state is (PullState.MERGED if how == "merge" else PullState.OPEN)
 
 
 @pytest.mark.parametrize(

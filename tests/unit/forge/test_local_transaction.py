@@ -150,15 +150,6 @@ def test_branch_that_is_no_draft_stays_where_it_is_when_ready(edge: Edge) -> Non
     assert record(edge, 2).draft is True
 
 
-def test_transaction_sees_its_own_moves(edge: Edge) -> None:
-    staged = begin(edge)
-    staged.mark_ready(1)
-
-    pull = staged.pull_request(staged.find(1))
-
-    assert (pull.head, pull.draft) == ("proposed/web/packagevariant-1", False)
-
-
 def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
     forge(edge).reject(1)
 
@@ -169,14 +160,6 @@ def test_ended_pull_request_is_not_marked(edge: Edge) -> None:
         assert getattr(staged, mark)(1) == []
         assert staged.find(1) == ended
     assert ended.state is PullState.CLOSED
-
-
-def test_comment_of_a_key_is_replaced(edge: Edge) -> None:
-    for body in ("1", "2"):
-        forge(edge).comment(1, key="check", body=body)
-    forge(edge).comment(1, key="other", body="3")
-
-    assert record(edge).comments == {"check": "2", "other": "3"}
 
 
 @pytest.mark.parametrize("how", ["merge", "squash", "rebase"])
@@ -253,16 +236,6 @@ def test_group_without_history_in_common_is_neither_merged_nor_mergeable(edge: E
     assert record(edge, 2).state is PullState.CLOSED
 
 
-def test_closed_pull_request_is_reopened_with_the_present_head(edge: Edge) -> None:
-    forge(edge).close(1, comment="Obsolete.")
-    tip = edge.repo.commit({"web/x": "1"}, branch=HEAD)
-
-    forge(edge).reopen(1)
-
-    written = record(edge)
-    assert (written.state, written.withdrawn, written.head_oid) == (PullState.OPEN, False, tip)
-
-
 def test_impossible_steps_name_the_cause_and_what_to_do(edge: Edge) -> None:
     forge(edge).reject(1)
     edge.repo.delete(DRAFT)
@@ -315,15 +288,6 @@ def test_what_the_base_has_already_holds_no_group(edge: Edge) -> None:
     forge(edge).approve(2, expect=edge.repo.oid(GROUP))
 
     assert edge.repo.read("main", "x/Kptfile") == b"kind: Kptfile\n"
-
-
-def test_lock_is_merged_with_the_title_as_message(edge: Edge) -> None:
-    proposal(edge, "reconciler/demo/lock", {"locks/a.json": "1"})
-
-    oid = forge(edge).approve(2, expect=edge.repo.oid("reconciler/demo/lock"))
-
-    assert edge.repo.git[oid].message == "New title\n"
-    assert edge.repo.read("main", "locks/a.json") == b"1"
 
 
 @pytest.mark.parametrize(
@@ -407,16 +371,6 @@ def test_head_of_a_malformed_record_is_read_where_it_can(data: bytes, head: str)
 
     assert isinstance(pull, PullRequest)
     assert (pull.head, pull.number, bool(pull.unreadable)) == (head, 8, True)
-
-
-def test_record_has_the_number_of_its_ref_and_reads_back() -> None:
-    written = PullRecord(number=3, head="x", base="main", title="t", body="b")
-
-    data = record_bytes(written)
-
-    assert parse_record(data, ref="refs/reconciler/pulls/8") == msgspec.structs.replace(written, number=8)
-    assert data.endswith(b"}\n")
-    assert data.index(b'"apiVersion"') < data.index(b'"base"') < data.index(b'"title"')
 
 
 def test_credential_is_in_no_record() -> None:

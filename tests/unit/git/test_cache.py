@@ -206,25 +206,6 @@ def blocked(tmp_path: Path) -> MirrorLocation:
     return MirrorLocation.of(tmp_path / "file", REMOTE, None)
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("https://git.example/acme/edge", "edge"),
-        ("https://git.example/acme/edge repo!", "edge-repo"),
-        ("https://git.example/acme/..edge_1.x", "edge-1.x"),
-        ("https://git.example/" + "a" * 50, "a" * 40),
-        ("https://git.example/" + "a" * 39 + ".b", "a" * 39),
-    ],
-)
-def test_directory_of_a_mirror_has_the_name_of_the_repository_and_a_digest_of_its_url(
-    tmp_path: Path, url: str, name: str
-) -> None:
-    location = MirrorLocation.of(tmp_path, Remote("address", url), None)
-
-    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
-    assert location.directory == tmp_path / f"{name}-{digest}.git"
-
-
 NAMED, OWN = Credential("kim", "named"), Credential("kim", "own")
 
 
@@ -271,48 +252,12 @@ def test_secret_is_sent_over_http_to_this_machine_only(
     assert (remote.address in str(caught.value), caught.value.hint) == (True, "Use https.")
 
 
-def test_new_mirror_is_an_empty_partial_clone_that_git_accepts(location: MirrorLocation) -> None:
-    create_mirror(location)
-
-    assert git(location.directory, "rev-parse", "--is-bare-repository").strip() == "true"
-    config = dict(
-        line.split("=", 1) for line in git(location.directory, "config", "--local", "-l").split("\n") if line
-    )
-    assert config == {
-        "core.repositoryformatversion": "0",
-        "core.bare": "true",
-        "remote.origin.url": REMOTE.address,
-        "remote.origin.promisor": "true",
-        "remote.origin.partialclonefilter": "blob:none",
-    }
-    assert find_damage(location.directory) == ""
-    assert [*location.directory.parent.iterdir()] == [location.directory]
-
-
 def test_address_reaches_git_whatever_characters_it_has(tmp_path: Path) -> None:
     address = 'https://git.example/a"b\\c#;d'
     location = MirrorLocation.of(tmp_path, Remote(address, address), None)
     create_mirror(location)
 
     assert git(location.directory, "config", "remote.origin.url").strip() == address
-
-
-def test_mirror_of_a_repository_on_this_machine_has_no_remote(tmp_path: Path) -> None:
-    location = MirrorLocation.of(tmp_path / "cache", parse_remote(str(tmp_path / "a.git")), None)
-    create_mirror(location)
-
-    assert (location.directory / "config").read_text().split() == [
-        *("[core]", "repositoryformatversion", "=", "0", "bare", "=", "true")
-    ]
-
-
-def test_existing_mirror_is_kept(location: MirrorLocation) -> None:
-    create_mirror(location)
-    (location.directory / "kept").touch()
-
-    create_mirror(location)
-
-    assert (location.directory / "kept").exists()
 
 
 def test_mirror_that_another_process_created_meanwhile_is_kept(
@@ -476,14 +421,3 @@ def test_packs_are_removed_if_they_are_many_and_older_than_a_day(
     drop_old_packs(location.directory)
 
     assert (count_packs(location.directory), len([*packs.iterdir()])) == (left, 2 * left)
-
-
-def test_record_names_each_pack_of_the_mirror_once(location: MirrorLocation) -> None:
-    create_mirror(location)
-    write_packs(location.directory, 2, 0)
-    before = {*location.directory.iterdir()}
-
-    record_packs(location.directory)
-
-    (record,) = {*location.directory.iterdir()} - before
-    assert record.read_text() == "pack-0\npack-1\n"

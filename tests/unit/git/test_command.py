@@ -21,7 +21,6 @@ from reconciler.git.command import (
     last_line,
     process_count,
     redirect_target,
-    run_checked,
     run_git,
     slow_options,
 )
@@ -66,14 +65,6 @@ def test_process_that_reads_nothing_is_killed_in_time(slow_git: Path, tmp_path: 
 
     assert time.monotonic() - start < 30
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
-
-
-def test_process_may_end_without_reading_its_input(slow_git: Path) -> None:
-    slow_git.write_text("#!/bin/sh\nsleep 0.7\necho 'fatal: no room' >&2\nexit 128\n")
-
-    ran = run_git(["index-pack"], stdin=b"x" * (4 * MIB))
-
-    assert (ran.code, ran.err) == (128, "fatal: no room\n")
 
 
 def test_process_without_input_reads_an_empty_one(slow_git: Path) -> None:
@@ -179,26 +170,6 @@ def test_credential_that_git_is_given_is_hidden_and_its_user_only_where_that_is_
 
     shown = mask_credentials(f"{user} {password}")
     assert shown == (f"{user} {password}".replace(secret, "***") if secret else f"{user} {password}")
-
-
-def test_failed_local_command_is_named_with_its_directory(slow_git: Path, tmp_path: Path) -> None:
-    slow_git.write_text("#!/bin/sh\necho remote: x >&2\necho fatal: no room >&2\nexit 1\n")
-
-    with pytest.raises(UnavailableError) as caught:
-        run_checked(["repack", "-q"], directory=tmp_path)
-
-    assert str(caught.value) == f"git repack failed in {tmp_path}: fatal: no room"
-    assert caught.value.hint == "Check the disk and the permissions of the cache directory."
-
-
-def test_local_command_gets_its_directory_and_input_and_returns_its_output(
-    slow_git: Path, tmp_path: Path
-) -> None:
-    slow_git.write_text('#!/bin/sh\necho "$*"\ncat\n')
-
-    out = run_checked(["hash-object", "-w"], directory=tmp_path, stdin=b"data").decode()
-
-    assert out.endswith(f" --git-dir={tmp_path} hash-object -w\ndata")
 
 
 def test_each_process_is_counted(slow_git: Path) -> None:

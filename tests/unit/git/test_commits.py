@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.forge.local.merge import approval_message
 from reconciler.git.commits import (
     PackageAnnotation,
     decode_text,
@@ -93,13 +92,6 @@ def test_annotation_of_a_draft_reads_back(path: str, workspace: str) -> None:
     annotations = parse_annotations(commit_message("Title", path, workspace, task))
 
     assert annotations == (PackageAnnotation(path, workspace, "0", task),)
-
-
-@given(names, names)
-def test_annotation_of_an_approval_reads_back(path: str, workspace: str) -> None:
-    annotations = parse_annotations(approval_message(path, workspace, 3))
-
-    assert annotations == (PackageAnnotation(path, workspace, "3"),)
 
 
 @given(st.text(max_size=60))

@@ -9,13 +9,11 @@ import pytest
 
 from reconciler.base.errors import UnavailableError
 from reconciler.git import database
-from reconciler.git.database import objects_directory, open_repository
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError, UnsafeEntry
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Mode, TreeEntry, tree_bytes
-from reconciler.policy import Limits
-from tests.support.git import EPOCH, Repo, make_repository, run
+from tests.support.git import Repo, make_repository
 from tests.support.hostile_objects import PERSON, write_object
 
 NOWHERE = Oid("0" * 39 + "1")
@@ -69,16 +67,6 @@ def test_object_that_is_no_commit_has_no_parents(repo: Repo, mirror: Mirror) -> 
         assert mirror.find_parents(oid) is None
 
 
-def test_parents_are_the_same_before_and_after_the_commit_is_read(repo: Repo, mirror: Mirror) -> None:
-    root = repo.oid("main")
-    tip = repo.commit({"x": "1"}, time=EPOCH)
-
-    before = [mirror.find_parents(tip), mirror.find_parents(root)]
-    assert before == [(root,), ()]
-    assert [mirror.commit(oid).parents for oid in (tip, root)] == before
-    assert [mirror.find_parents(oid) for oid in (tip, root)] == before
-
-
 def test_message_is_decoded_with_the_encoding_of_its_commit(repo: Repo, mirror: Mirror) -> None:
     lines = [b"tree " + repo.tree("main").encode(), b"author " + PERSON, b"committer " + PERSON]
     texts = {b"ISO-8859-1": "\u00fc", b"no-codec": "\ufffd", b"\xff": "\ufffd"}
@@ -94,11 +82,6 @@ def test_missing_commit_is_named_with_what_to_do(mirror: Mirror) -> None:
 
     assert str(caught.value) == f"Commit {NOWHERE} is not in {mirror.remote}"
     assert caught.value.hint == "Fetch its whole history."
-
-
-def test_missing_object_is_named(mirror: Mirror) -> None:
-    with pytest.raises(UnavailableError, match=f"Object {NOWHERE} is not in {mirror.remote}"):
-        mirror.blob(NOWHERE, 10)
 
 
 def test_damaged_object_is_named_with_its_repository(repo: Repo, mirror: Mirror) -> None:
@@ -121,43 +104,6 @@ def test_malformed_tree_refuses_its_package_with_the_reason(repo: Repo, mirror: 
     assert mirror.entries(blob) == ()
 
 
-def test_entries_are_divided_into_safe_and_unsafe_ones(repo: Repo, mirror: Mirror) -> None:
-    blob = repo.blob(b"x")
-    tree = repo.raw_tree((b"100644", b".git", blob), (b"100644", b"a", blob), (b"160000", b"b", "1" * 40))
-
-    assert mirror.entries(tree) == (TreeEntry("a", Mode.REGULAR, blob),)
-    assert mirror.unsafe_entries(tree)[1:] == (UnsafeEntry("b", "it is a submodule"),)
-    assert [entry.name for entry in mirror.checked_entries(tree)] == [".git", "a", "b"]
-    assert mirror.checked_entries(tree) is mirror.checked_entries(tree)
-
-
-def test_missing_tree_is_unavailable_each_time(mirror: Mirror) -> None:
-    for _ in range(2):
-        with pytest.raises(UnavailableError):
-            mirror.checked_entries(NOWHERE)
-
-
-def test_file_is_found_by_path_in_a_commit_and_in_a_tree(repo: Repo, mirror: Mirror) -> None:
-    link = repo.commit({"link": (b"run", 0o120000)})
-
-    for root in (repo.oid("main"), repo.tree("main")):
-        paths = ("p/Kptfile", "run", "p", "link", "p/none", "run/x", "")
-        assert [mirror.blob_at(root, path) for path in paths] == [
-            repo.blob(b"k"),
-            repo.blob(b"x"),
-            *[None] * 5,
-        ]
-    assert mirror.blob_at(link, "README.md/x") is None
-
-
-def test_blobs_of_a_package_are_listed_with_those_below_it(repo: Repo, mirror: Mirror) -> None:
-    repo.commit({"p/sub/a": "1", "q": "other"})
-
-    listed = mirror.list_blobs(repo.tree("main", "p"), Limits())
-
-    assert listed == {repo.blob(b"k"), repo.blob(b"1")}
-
-
 @pytest.mark.parametrize("count", [3, 8, 9, 20])
 def test_changes_are_the_same_for_few_and_for_many_paths(repo: Repo, mirror: Mirror, count: int) -> None:
     repo.commit({f"n{number}": str(number) for number in range(20)})
@@ -171,14 +117,6 @@ def test_changes_are_the_same_for_few_and_for_many_paths(repo: Repo, mirror: Mir
     assert mirror.changed_paths(NOWHERE, new, ["n1"]) == {"n1"}
 
 
-def test_directory_that_became_a_file_changed_with_everything_below_it(repo: Repo, mirror: Mirror) -> None:
-    old = repo.tree("main")
-    repo.commit({"p/Kptfile": None})
-    repo.commit({"p": "file"})
-
-    assert mirror.changed_paths(old, repo.tree("main"), ["p", "p/Kptfile", "p/none"]) == {"p", "p/Kptfile"}
-
-
 def test_trees_are_read_again_after_many_others(repo: Repo, mirror: Mirror) -> None:
     blob = repo.blob(b"x")
     trees = []
@@ -189,19 +127,6 @@ def test_trees_are_read_again_after_many_others(repo: Repo, mirror: Mirror) -> N
     for _ in range(2):
         found = [mirror.blob_at(tree, f"f{number}") for number, tree in enumerate(trees)]
         assert found == [blob] * 150
-
-
-def test_repository_is_opened_by_its_directory_with_or_without_the_suffix(tmp_path: Path, repo: Repo) -> None:
-    assert open_repository(tmp_path / "a").path == open_repository(repo.path).path
-    with pytest.raises(pygit2.GitError, match=f"{tmp_path / 'gone'} does not exist"):
-        open_repository(tmp_path / "gone")
-
-
-def test_linked_working_tree_has_the_objects_of_its_repository(tmp_path: Path, repo: Repo) -> None:
-    run("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), "main", cwd=repo.path)
-
-    for path in (repo.path, tmp_path / "linked"):
-        assert objects_directory(open_repository(path)) == repo.path / "objects"
 
 
 def test_configuration_of_the_user_is_hidden_from_libgit2() -> None:

@@ -44,28 +44,6 @@ class Table(History):
 LINE = {"a": ("", 1), "b": ("a", 2), "c": ("b", 3), "x": ("b", 4), "y": ("x", 5)}
 
 
-def test_merge_base_is_where_branch_left_main() -> None:
-    assert Table(LINE).base("c", "y") == "b"
-    assert Table(LINE).base("c", "c") == "c"
-    assert Table(LINE).base("c", "a") == "a"
-
-
-def test_commit_older_than_its_parent_is_reached() -> None:
-    ours = Table({"a": ("", 100), "b": ("a", 200), "x": ("b", 1), "y": ("x", 2)})
-
-    assert ours.base("b", "y") == "b"
-    assert ours.ancestry(Oid("y")) == {"a", "b", "x", "y"}
-
-
-def test_merge_of_main_moves_merge_base() -> None:
-    assert Table({**LINE, "m": ("y c", 6)}).base("c", "m") == "c"
-    assert Table({**LINE, "m": ("c y", 6)}).base("c", "m") == "c"
-
-
-def test_unrelated_histories_have_no_merge_base() -> None:
-    assert Table({"a": ("", 1), "x": ("", 2)}).base("a", "x") is None
-
-
 def test_criss_cross_merge_has_one_merge_base() -> None:
     table = Table({"a": ("", 1), "b": ("a", 2), "c": ("a", 3), "d": ("b c", 4), "e": ("c b", 5)})
 

@@ -51,41 +51,11 @@ def add(pack: Pack, data: bytes) -> Oid:
     return object_id("blob", data)
 
 
-def test_replaced_directory_keeps_its_siblings(repo: Repo, mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    root = pack.patch_tree(repo.tree("main"), "p", NEW)
-
-    assert saved(repo, mirror, pack, root) == {
-        "p/Kptfile": b"new",
-        "p/d/run.sh": b"#!",
-        "README.md": b"r",
-        "deep/er/q/Kptfile": b"",
-    }
-
-
-def test_directory_is_added(repo: Repo, mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    root = pack.patch_tree(repo.tree("main"), "deep/new/er/r", NEW)
-    empty = pack.patch_tree(None, "r", NEW)
-
-    assert "deep/new/er/r/d/run.sh" in saved(repo, mirror, pack, root)
-    assert sorted(saved(repo, mirror, pack, empty)) == ["r/Kptfile", "r/d/run.sh"]
-
-
 def test_removing_directory_removes_empty_parents(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     root = pack.patch_tree(repo.tree("main"), "deep/er/q", None)
 
     assert sorted(saved(repo, mirror, pack, root)) == ["README.md", "p/Kptfile", "p/x"]
-
-
-def test_removing_added_directory_restores_tree(repo: Repo, mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    before = repo.tree("main")
-
-    assert pack.patch_tree(pack.patch_tree(before, "n/e/w", NEW), "n/e/w", None) == before
-    assert pack.patch_tree(before, "not/there", None) == before
-    assert pack.patch_tree(before, "p", mirror.files(repo.tree("main", "p"), Limits())) == before
 
 
 def test_directories_replaced_at_once_equal_those_replaced_in_turn(repo: Repo, mirror: Mirror) -> None:
@@ -182,16 +152,6 @@ def test_pack_is_not_written_into_the_repository(repo: Repo, mirror: Mirror) -> 
 
     assert oid not in repo.git
     assert mirror.has(oid)
-
-
-def test_equal_inputs_make_equal_commits(repo: Repo, mirror: Mirror) -> None:
-    def commit(order: int) -> Oid:
-        pack = Pack(mirror)
-        files = dict(list(NEW.items())[::order])
-        root = pack.patch_tree(repo.tree("main"), "p", files)
-        return pack.commit(root, [repo.oid("main")], BOT, BOT, "Title\n")
-
-    assert commit(1) == commit(-1)
 
 
 def test_git_indexes_the_pack_identically(repo: Repo, mirror: Mirror) -> None:

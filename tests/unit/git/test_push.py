@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git import push as push_module
 from reconciler.git.command import GitResult, process_count
-from reconciler.git.push import PushResult, PushStatus, RefUpdate, name_refs, push
+from reconciler.git.push import PushStatus, RefUpdate, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from tests.support.git import make_repository, run
@@ -51,11 +51,6 @@ def reported(*statuses: PushStatus, stderr: str = "") -> GitResult:
     """Return what git prints of the refs a and b."""
     lines = [LINES[s].format(u.ref) for s, u in zip(statuses, BOTH_REFS, strict=False)]
     return GitResult(int({*statuses} != {DONE}), "\n".join(lines).encode(), stderr)
-
-
-@pytest.mark.parametrize(("names", "text"), [("abc", "a, b, c"), ("abcde", "a, b, c and 2 more")])
-def test_three_refs_are_named_and_others_counted(names: str, text: str) -> None:
-    assert name_refs([PushResult(RefUpdate(ref, None, None), REJECTED) for ref in names]) == text
 
 
 MOVED = "error: cannot lock ref 'refs/heads/a': is at 1 but expected 2"
@@ -193,14 +188,6 @@ def test_each_ref_has_its_line_of_the_output_whatever_the_order(pushed: Answered
         "refs/heads/a": A,
         "refs/heads/b": A,
     }
-
-
-def test_ref_that_was_not_pushed_keeps_its_place_in_the_snapshot(pushed: Answered, mirror: Mirror) -> None:
-    out = b"*\tx:refs/heads/a\t[new branch]\n!\tx:refs/heads/b\t[rejected] (stale info)\n"
-
-    assert pushed(GitResult(1, out, "")) == [(PushStatus.DONE, ""), (PushStatus.STALE, "stale info")]
-    assert mirror.refs().get("refs/heads/b") is None
-    assert mirror.refs()["refs/heads/a"] == A
 
 
 MISSING = b"*\tx:refs/heads/a\t[new branch]\n"

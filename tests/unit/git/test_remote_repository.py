@@ -10,10 +10,10 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import CACHE_HINT, MANY_PACKS, MirrorLocation, count_packs
 from reconciler.git.command import process_count
 from reconciler.git.pack import Pack
-from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.repository import Mirror
 from reconciler.git.urls import Credential, Remote
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, tree_id
+from reconciler.names.objects import File
 from tests.support.git import Repo, make_repository, run
 
 GIT = shutil.which("git")
@@ -49,40 +49,6 @@ def script(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> C
 
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
     return write
-
-
-def test_refs_history_and_small_files_are_mirrored_without_large_ones(repo: Repo, mirror: Mirror) -> None:
-    repo.tag("p/v1")
-    repo.point("refs/reconciler/x", repo.oid("main"))
-    repo.point("refs/pull/1/head", repo.oid("main"))
-
-    mirror.fetch()
-
-    head = repo.oid("main")
-    assert mirror.refs() == dict.fromkeys(("refs/heads/main", "refs/tags/p/v1", "refs/reconciler/x"), head)
-    assert not mirror.is_local
-    assert mirror.has(repo.blob(b"k"))
-    assert not mirror.has(repo.blob(LARGE))
-    assert mirror.subtree(head, "p") == repo.tree("main", "p")
-
-
-def test_fetch_removes_deleted_refs_and_moves_others(repo: Repo, mirror: Mirror) -> None:
-    repo.commit({"x": "1"}, branch="gone", start="main")
-    mirror.fetch()
-    repo.delete("refs/heads/gone")
-    repo.point("refs/heads/main", repo.write(tree_id({}), [], message="rewritten"))
-
-    mirror.fetch()
-
-    assert mirror.refs() == {"refs/heads/main": repo.oid("main")}
-
-
-@pytest.mark.parametrize("branch", ["main", "trunk", "feature/x"])
-def test_default_branch_is_what_head_names(repo: Repo, mirror: Mirror, branch: str) -> None:
-    repo.point(f"refs/heads/{branch}", repo.oid("main"))
-    repo.git.set_head(f"refs/heads/{branch}")
-
-    assert mirror.head_branch == branch
 
 
 def test_detached_and_unborn_heads_have_no_branch(repo: Repo, mirror: Mirror) -> None:
@@ -122,15 +88,6 @@ def test_commit_that_no_branch_reaches_is_fetched(repo: Repo, mirror: Mirror) ->
 
     assert (mirror.bring(hidden), mirror.has(hidden)) == (True, True)
     assert not mirror.bring(NOWHERE)
-
-
-def test_commit_of_a_repository_on_this_machine_is_there_or_not(tmp_path: Path, repo: Repo) -> None:
-    local = Mirrors(tmp_path / "cache").open(str(repo.path))
-
-    before = process_count()
-    assert [local.bring(oid) for oid in (repo.oid("main"), NOWHERE)] == [True, False]
-    local.ensure([NOWHERE])
-    assert process_count() == before
 
 
 def test_damaged_mirror_is_fetched_again(repo: Repo, mirror: Mirror) -> None:

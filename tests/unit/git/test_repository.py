@@ -11,7 +11,7 @@ from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signing import CommitSigning
 from reconciler.git.urls import Credential
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Mode, object_id
+from reconciler.names.objects import File, object_id
 from reconciler.policy import Limits
 from tests.support.git import Repo, make_repository
 
@@ -24,24 +24,6 @@ def repo(tmp_path: Path) -> Repo:
 @pytest.fixture
 def mirror(tmp_path: Path, repo: Repo) -> Mirror:
     return Mirrors(tmp_path / "cache").open(str(repo.path))
-
-
-def test_refs_have_full_names_and_are_peeled(repo: Repo, mirror: Mirror) -> None:
-    head = repo.oid("main")
-    repo.tag("p/v1", message="release")
-    repo.tag("p/v2")
-
-    assert mirror.refs() == {"refs/heads/main": head, "refs/tags/p/v1": head, "refs/tags/p/v2": head}
-    assert mirror.head_branch == "main"
-
-
-def test_refs_stay_the_same_until_the_next_fetch(repo: Repo, mirror: Mirror) -> None:
-    before = dict(mirror.refs())
-    repo.commit({"x": "1"})
-
-    assert mirror.refs() == before
-    mirror.fetch()
-    assert mirror.refs()["refs/heads/main"] == repo.oid("main")
 
 
 def test_reading_a_local_repository_starts_no_process_and_writes_nothing(
@@ -104,34 +86,6 @@ def test_repositories_are_fetched_once_while_they_are_held(tmp_path: Path, repo:
     assert (mirror.refs() == first) is held
 
 
-def test_subtree_is_a_directory_or_none(repo: Repo, mirror: Mirror) -> None:
-    head = repo.oid("main")
-
-    assert mirror.subtree(head, "") == repo.tree("main")
-    assert mirror.subtree(head, "p") == repo.tree("main", "p")
-    assert mirror.subtree(repo.tree("main"), "p") == repo.tree("main", "p")
-    assert mirror.subtree(head, "README.md") is None
-    assert mirror.subtree(head, "README.md/x") is None
-    assert mirror.subtree(head, "p/..") is None
-    assert mirror.subtree(head, "p//") is None
-    assert mirror.blob_at(head, "p/Kptfile") == repo.blob(b"k")
-    assert mirror.blob_at(head, "p") is None
-
-
-def test_package_keeps_bytes_and_modes(repo: Repo, mirror: Mirror) -> None:
-    repo.commit(
-        {"q/run.sh": (b"#!\r\n\xff", 0o100755), "q/d/link": (b"../run.sh", 0o120000), "q/Kptfile": ""}
-    )
-
-    files = mirror.files(repo.tree("main", "q"), Limits())
-
-    assert {path: (file.data, file.mode) for path, file in files.items()} == {
-        "Kptfile": (b"", Mode.REGULAR),
-        "d/link": (b"../run.sh", Mode.SYMLINK),
-        "run.sh": (b"#!\r\n\xff", Mode.EXECUTABLE),
-    }
-
-
 def test_refs_of_other_namespaces_are_ignored(repo: Repo, mirror: Mirror) -> None:
     repo.point("refs/pull/1/head", repo.oid("main"))
     repo.point("refs/reconciler/default/pulls", repo.oid("main"))
@@ -178,12 +132,6 @@ def test_credential_of_an_address_is_what_is_configured_when_it_is_opened(tmp_pa
     mirrors.authenticate(lambda _: new)
 
     assert [*opened, mirrors.open(addresses[2]).location.credential] == [old, None, new]
-
-
-def test_relative_address_is_relative_to_the_base(tmp_path: Path, repo: Repo) -> None:
-    mirrors = Mirrors(tmp_path / "cache", base=tmp_path / "control")
-
-    assert mirrors.open("../a.git") is mirrors.open(str(repo.path))
 
 
 def test_cache_stays_where_it_was_when_the_run_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,13 +210,3 @@ def test_damaged_objects_of_a_run_are_dropped_and_made_again(mirror: Mirror) -> 
     again.files({"f": File.of(b"new")})
     again.save()
     assert mirror.blob(oid, 9) == b"new"
-
-
-def test_objects_of_a_run_are_found_by_the_next(tmp_path: Path, repo: Repo, mirror: Mirror) -> None:
-    pack = Pack(mirror)
-    oid = pack.files({"f": File.of(b"new")})
-    pack.save()
-
-    assert Mirrors(tmp_path / "cache").open(str(repo.path)).has(oid)
-    alternates = mirror.location.directory / "objects/info/alternates"
-    assert alternates.read_text() == f"{repo.path}/objects\n"

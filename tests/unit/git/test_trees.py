@@ -1,7 +1,4 @@
 import contextlib
-import subprocess
-from itertools import combinations
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,11 +15,9 @@ from reconciler.git.trees import (
     parse_tree,
     read_files,
 )
-from reconciler.git.working_copy import create_bare
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Mode, TreeEntry, object_id
+from reconciler.names.objects import File, Mode, TreeEntry
 from reconciler.policy import Limits
-from tests.support.git import format_tree
 
 OID = b"\x01" * 20
 
@@ -87,39 +82,6 @@ entries = st.lists(
     ),
     unique_by=lambda e: e.name,
 )
-
-
-def by_name(raw: RawEntry) -> bytes:
-    return raw.name
-
-
-@given(entries)
-def test_tree_reads_back_with_every_entry(drawn: list[RawEntry]) -> None:
-    assert sorted(parse_tree(format_tree(drawn)), key=by_name) == sorted(drawn, key=by_name)
-
-
-NAMES = [b"a", b"a-", b"a.b", b"a0", b"A", b"ab", b"a b", b"b", b"\xc3\xa9", b"\xff", b"a:"]
-
-
-def test_tree_has_the_bytes_that_git_writes(tmp_path: Path) -> None:
-    """Git sorts a directory as if its name ended with a slash: `a.b`, `a/`, `a0`."""
-    kinds = [(b"100644", b"blob"), (b"40000", b"tree")]
-    choices = [(RawEntry(mode, name, OID), kind) for name in NAMES for mode, kind in kinds]
-    pairs = [pair for pair in combinations(choices, 2) if pair[0][0].name != pair[1][0].name]
-    batches = [
-        b"".join(b"%b %b %b\t%b\0" % (raw.mode, kind, raw.oid.hex().encode(), raw.name) for raw, kind in pair)
-        for pair in pairs
-    ]
-    create_bare(tmp_path / "r.git", [])
-
-    command = ["git", "mktree", "-z", "--missing", "--batch"]
-    made = subprocess.run(
-        command, cwd=tmp_path / "r.git", input=b"\0".join(batches) + b"\0", capture_output=True, check=True
-    )
-
-    written = [object_id("tree", format_tree(raw for raw, _ in pair)) for pair in pairs]
-    assert written == made.stdout.decode().split()
-    assert len(written) == 220
 
 
 @given(st.binary(max_size=200))
@@ -233,16 +195,6 @@ def test_package_is_refused_with_the_path_and_the_reason(objects: Objects, path:
         read_files(objects, ROOT, limits)
 
     assert (caught.value.path, caught.value.reason) == (path, reason)
-
-
-def test_names_that_clash_are_read() -> None:
-    """The main branch may have them; no tree is made of them."""
-    objects = package(
-        entry("A"), entry("a"), entry("b"), entry("b", Mode.TREE, "e"), A=b"1", a=b"2", b=b"3", c=b"4"
-    )
-    objects.trees["e"] = [entry("c")]
-
-    assert [*read_files(objects, ROOT, Limits())] == ["d/A", "d/a", "d/b", "d/b/c"]
 
 
 def test_package_may_reach_its_limits() -> None:

@@ -6,15 +6,13 @@ import pytest
 
 from reconciler.base.errors import UnavailableError
 from reconciler.git.working_copy import (
-    AUTHOR,
-    NewCommit,
     WorkingCopy,
     clone,
     create_bare,
     find_working_copy,
     is_repository,
 )
-from tests.support.git import EPOCH, Repo, make_repository, run
+from tests.support.git import Repo, make_repository, run
 
 
 @pytest.fixture
@@ -34,13 +32,6 @@ def find(path: Path) -> WorkingCopy:
     return copy
 
 
-def test_working_copy_is_found_from_each_directory_in_it(repo: Repo, work: Path) -> None:
-    copy = find(work / "p")
-
-    assert copy == (work, repo.oid("main"), "main", str(repo.path))
-    assert copy == find(work)
-
-
 def test_detached_head_has_a_commit_and_no_branch(repo: Repo, work: Path) -> None:
     run("checkout", "-q", "--detach", cwd=work)
 
@@ -51,14 +42,6 @@ def test_branch_without_commits_has_a_name_and_no_commit(tmp_path: Path) -> None
     run("init", "-q", "-b", "feature/x", "new", cwd=tmp_path)
 
     assert find(tmp_path / "new") == (tmp_path / "new", None, "feature/x", "")
-
-
-def test_bare_repository_and_plain_directory_are_no_working_copies(tmp_path: Path, repo: Repo) -> None:
-    (tmp_path / "plain").mkdir()
-
-    assert [find_working_copy(path) for path in (repo.path, tmp_path / "plain", tmp_path / "gone")] == [
-        None
-    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -132,43 +115,6 @@ def test_repository_is_recognised_by_its_directory_with_or_without_the_suffix(
     paths = [repo.path, tmp_path / "a", work, work / ".git", work / "p", tmp_path, tmp_path / "gone"]
 
     assert [is_repository(path) for path in paths] == [True, True, True, True, False, False, False]
-
-
-def test_new_repository_has_each_commit_with_its_content_time_and_tags(tmp_path: Path) -> None:
-    first = NewCommit("First", {"p/Kptfile": b"1", "q": b"a\n"}, EPOCH, ("p/v1", "v1"))
-    second = NewCommit("Second", {"p/Kptfile": b"", "z": b"\0\n"}, EPOCH + 5, ("p/v2",))
-
-    create_bare(tmp_path / "new.git", [first, second], branch="trunk")
-
-    made = Repo(tmp_path / "new.git")
-    head, parent = (made.git[made.oid(name)] for name in ("trunk", "p/v1"))
-    assert (head.message, head.committer.time, head.author.name, head.author.email) == (
-        "Second\n",
-        EPOCH + 5,
-        *AUTHOR,
-    )
-    assert [str(oid) for oid in head.parent_ids] == [str(parent.id)]
-    assert parent.committer.time == EPOCH
-    assert made.git.lookup_reference("HEAD").target == "refs/heads/trunk"
-    names = {name: made.oid(name) for name in ("v1", "p/v2")}
-    assert names == {"v1": str(parent.id), "p/v2": str(head.id)}
-    assert [made.read("trunk", path) for path in ("p/Kptfile", "z")] == [b"", b"\0\n"]
-    assert [entry.name for entry in head.tree] == ["p", "z"]
-    assert made.read("v1", "q") == b"a\n"
-
-
-def test_equal_commits_make_equal_repositories(tmp_path: Path) -> None:
-    files = {"b": b"1", "a": b"2"}
-    create_bare(tmp_path / "x.git", [NewCommit("m", files, EPOCH)])
-    create_bare(tmp_path / "y.git", [NewCommit("m", dict(reversed(files.items())), EPOCH)])
-
-    assert Repo(tmp_path / "x.git").oid("main") == Repo(tmp_path / "y.git").oid("main")
-
-
-def test_clone_has_an_identity_for_commits(work: Path) -> None:
-    names = [run("config", "--local", f"user.{field}", cwd=work).strip() for field in ("name", "email")]
-
-    assert names == [*AUTHOR]
 
 
 def test_error_of_git_is_reported(tmp_path: Path) -> None:
