@@ -19,8 +19,6 @@ from reconciler.apply.state import (
     read_branch,
     read_dashboards,
     share_branch,
-    state_ref,
-    status_ref,
     surviving_records,
     write_branch,
 )
@@ -42,7 +40,7 @@ from reconciler.plan.changes import Change, Effect, Outcome, Plan, Unfinished
 from reconciler.plan.package_status import DIRECTORY as PACKAGES_DIRECTORY
 from reconciler.plan.status import status_after, statuses_after
 from reconciler.policy import Policy
-from reconciler.read.state import STATUS_DIRECTORY
+from reconciler.read.state import STATUS_DIRECTORY, state_ref, status_ref
 from reconciler.records.state import (
     APPLIED,
     PULLS_DIRECTORY,

@@ -20,6 +20,7 @@ from reconciler.names.objects import File, Signature, tree_id
 from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Effect
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.read.state import state_ref
 from reconciler.records.state import (
     MOST_BYTES,
     UpstreamLock,
@@ -52,16 +53,6 @@ class Branch(NamedTuple):
     files: Mapping[str, bytes]
     message: str
     optional: str = ""
-
-
-def state_ref(instance: str) -> str:
-    """Return the branch of an instance's decisions."""
-    return f"{HEADS}reconciler/{instance}/state"
-
-
-def status_ref(instance: str) -> str:
-    """Return the branch of an instance's observations."""
-    return f"{HEADS}reconciler/{instance}/status"
 
 
 def surviving_records(

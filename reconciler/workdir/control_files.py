@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.apply.outcome import Result
-from reconciler.apply.state import MOST_TRIES, Branch, read_branch, state_ref, write_branch
+from reconciler.apply.state import MOST_TRIES, Branch, read_branch, write_branch
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.values import read_record
 from reconciler.dependencies.catalog.index import INDEX_API_VERSION, INDEX_KIND, LayerDefaults
@@ -14,6 +14,7 @@ from reconciler.git.repository import Mirror
 from reconciler.krm.merge import TextFormat
 from reconciler.krm.yaml import emit
 from reconciler.policy import Policy
+from reconciler.read.state import state_ref
 from reconciler.records.state import IMAGES_PATH, ImagesLock, lock_bytes
 
 

@@ -14,7 +14,7 @@ from reconciler.apply import plan
 from reconciler.apply.dashboard import DashboardWriter
 from reconciler.apply.outcome import EffectKind, Result, failed_result
 from reconciler.apply.plan import apply_changes
-from reconciler.apply.state import Branch, read_branch, state_ref, status_ref, write_branch
+from reconciler.apply.state import Branch, read_branch, write_branch
 from reconciler.base import effects
 from reconciler.base.errors import Exit, RefusedError
 from reconciler.base.reasons import Reason
@@ -25,6 +25,7 @@ from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.changes import Change, Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
 from reconciler.policy import CommitPolicy, Limits, Policy
+from reconciler.read.state import state_ref, status_ref
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     SETS_DIRECTORY,
@@ -246,18 +247,6 @@ def test_repositories_are_written_side_by_side_and_reported_in_order(
 
     assert [effect.repository for effect in outcome.effects] == [*targets]
     assert max(seen) == most
-
-
-def test_run_that_was_asked_to_end_before_its_first_effect_writes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(effects, "requested", effects.Flag())
-    effects.request_shutdown()
-
-    with pytest.raises(effects.StoppedError):
-        world.apply(Plan((world.edge.created(),), records={"a": b"1"}))
-
-    assert (list(world.edge.repo.refs()), list(world.control.refs())) == (["refs/heads/main"],) * 2
 
 
 def test_recorded_error_of_a_remote_quotes_no_secret(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
