@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass, replace
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +14,7 @@ from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
+from reconciler.krm.values import value_at
 from reconciler.krm.yaml import Document, YamlError, load_documents
 from reconciler.policy import SETTINGS, ApprovalRule, Policy, ReviewRule, RolloutPolicy
 from reconciler.policy.rollouts import Wave
@@ -77,33 +78,52 @@ def parse_configuration(data: bytes | None, path: str, environment: Mapping[str,
     value = _overridden(document.value, environment)
     configuration = parse_model(Configuration, value)
     zone = _zone_faults(value)
+    source = _Source(document, path, environment)
     if isinstance(configuration, tuple):
-        raise _error((*configuration, *zone), document, path, environment)
+        raise source.error((*configuration, *zone))
     if zone:
-        raise _error(zone, document, path, environment)
-    instance = _instance(configuration, document, path, environment)
-    policy = replace(configuration.spec, instance=instance, config_path=path)
-    policy = replace(policy, manifest_locations=_manifest_locations(policy, document, path, environment))
-    return _with_selectors(_with_lines(policy, document), document, path, environment)
+        raise source.error(zone)
+    instance, places = _instance(configuration, source), _manifest_locations(configuration.spec, source)
+    policy = replace(configuration.spec, instance=instance, config_path=path, manifest_locations=places)
+    return _with_selectors(_with_lines(policy, document), source)
 
 
-def _manifest_locations(
-    policy: Policy, document: Document, path: str, environment: Mapping[str, str]
-) -> dict[str, Location]:
-    if (variable := variable_name(("manifests",))) in environment:
+class _Source(NamedTuple):
+    """The file and the variables that a configuration is of."""
+
+    document: Document
+    path: str
+    environment: Mapping[str, str]
+
+    def at(self, *field: str | int) -> Location:
+        return Location(self.path, *self.document.mark(field))
+
+    def error(self, faults: tuple[FieldError, ...]) -> ConfigurationError:
+        placed = sorted((self._place(fault), fault.message, fault.hint) for fault in faults)
+        errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
+        return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]
+
+    def _place(self, fault: FieldError) -> Location:
+        # A variable holds all items of a list.
+        setting = [step for step in fault.path[1:] if isinstance(step, str)]
+        if (variable := variable_name(setting)) in self.environment:
+            return Location(f"${variable}")
+        return (
+            Location(self.path, *self.document.key_mark(fault.path)) if fault.of_key else self.at(*fault.path)
+        )
+
+
+def _manifest_locations(policy: Policy, source: _Source) -> dict[str, Location]:
+    if (variable := variable_name(("manifests",))) in source.environment:
         return dict.fromkeys(policy.manifests, Location(f"${variable}"))
-    return {
-        clean_directory(place): Location(path, *document.mark(("spec", "manifests", number)))
-        for number, place in enumerate(document.value.get("spec", {}).get("manifests", ()))
-    }
+    places = source.document.value.get("spec", {}).get("manifests", ())
+    return {clean_directory(place): source.at("spec", "manifests", n) for n, place in enumerate(places)}
 
 
 def _zone_faults(configuration: Any) -> tuple[FieldError, ...]:
     """Return the error of a time zone that this system does not know, whatever else is wrong."""
     place = ("spec", "pullRequests", "timezone")
-    name = configuration
-    for step in place:
-        name = name.get(step) if isinstance(name, Mapping) else None
+    name = value_at(configuration, *place)
     if name in ("UTC", "") or not isinstance(name, str):
         return ()
     # Few configurations have a schedule, and all commands start by reading one.
@@ -153,7 +173,7 @@ def _load(data: bytes, path: str) -> Document:
 Rule = TypeVar("Rule", ApprovalRule, ReviewRule, RolloutPolicy, Wave)
 
 
-def _with_selectors(policy: Policy, document: Document, path: str, environment: Mapping[str, str]) -> Policy:
+def _with_selectors(policy: Policy, source: _Source) -> Policy:
     """Return the policy with the selectors of its rules in canonical form.
 
     Raises:
@@ -162,9 +182,7 @@ def _with_selectors(policy: Policy, document: Document, path: str, environment: 
 
     def checked(rules: Iterable[Rule], *place: str | int) -> tuple[Rule, ...]:
         return tuple(
-            replace(
-                rule, selector=_checked_selector(rule.selector, (*place, number), document, path, environment)
-            )
+            replace(rule, selector=_checked_selector(rule.selector, (*place, number), source))
             for number, rule in enumerate(rules)
         )
 
@@ -182,21 +200,16 @@ def _with_selectors(policy: Policy, document: Document, path: str, environment: 
 
 
 def _checked_selector(
-    value: Mapping[str, Any],
-    rule: tuple[str | int, ...],
-    document: Document,
-    path: str,
-    environment: Mapping[str, str],
+    value: Mapping[str, Any], rule: tuple[str | int, ...], source: _Source
 ) -> dict[str, Any]:
     field = ("spec", *rule, "selector")
     selector = parse_model(LabelSelector, value)
     if isinstance(selector, tuple):
-        raise _error(tuple(_below(field, error) for error in selector), document, path, environment)
+        raise source.error(tuple(_below(field, error) for error in selector))
     try:
         compile_selector(selector)
     except SelectorError as error:
-        where = Location(path, *document.mark((*field, *error.field)))
-        raise ConfigurationError(str(error), location=where) from error
+        raise ConfigurationError(str(error), location=source.at(*field, *error.field)) from error
     return selector.model_dump(exclude_none=True)
 
 
@@ -209,28 +222,22 @@ def _below(field: tuple[str | int, ...], error: FieldError) -> FieldError:
     return error._replace(path=(*field, *error.path), message=message)
 
 
-def _instance(
-    configuration: Configuration, document: Document, path: str, environment: Mapping[str, str]
-) -> str:
+def _instance(configuration: Configuration, source: _Source) -> str:
     """Return the instance's name: required, given once, and not for the environment to change."""
-    in_spec = configuration.spec.instance if "instance" in document.value.get("spec", {}) else ""
+    in_spec = configuration.spec.instance if "instance" in source.document.value.get("spec", {}) else ""
     named = {configuration.metadata.name, in_spec} - {""}
     if not named:
-        where = Location(path, *document.mark(("metadata",)))
         hint = "Add metadata.name. Choose it once: packages are owned under this name."
-        raise ConfigurationError("Missing the instance's name", location=where, hint=hint)
+        raise ConfigurationError("Missing the instance's name", location=source.at("metadata"), hint=hint)
     name = min(named)
-    where = Location(path, *document.mark(("spec", "instance") if in_spec else ("metadata", "name")))
+    where = source.at("spec", "instance") if in_spec else source.at("metadata", "name")
     if len(named) > 1:
-        raise ConfigurationError(
-            f"metadata.name and spec.instance differ: {' and '.join(sorted(named))}",
-            location=where,
-            hint="Give the instance's name once.",
-        )
+        message = f"metadata.name and spec.instance differ: {' and '.join(sorted(named))}"
+        raise ConfigurationError(message, location=where, hint="Give the instance's name once.")
     if not _INSTANCE.fullmatch(name):
         hint = "Use at most 63 lower-case letters, digits and dashes; it becomes part of branch names."
         raise ConfigurationError(f"{name!r} cannot name an instance", location=where, hint=hint)
-    if environment.get(f"{PREFIX}INSTANCE", name) != name:
+    if source.environment.get(f"{PREFIX}INSTANCE", name) != name:
         hint = "Unset it: packages are owned under the instance's name, which cannot be changed from outside."
         raise ConfigurationError(f"{PREFIX}INSTANCE is not {name}", location=where, hint=hint)
     return name
@@ -297,19 +304,3 @@ def setting_paths(model: Any) -> tuple[tuple[str, ...], ...]:
         elif name not in _NOT_ONE_VARIABLE:
             paths.append((name,))
     return tuple(paths)
-
-
-def _error(
-    faults: tuple[FieldError, ...], document: Document, path: str, environment: Mapping[str, str]
-) -> ConfigurationError:
-    def place(fault: FieldError) -> Location:
-        # A variable holds all items of a list.
-        setting = [step for step in fault.path[1:] if isinstance(step, str)]
-        if (variable := variable_name(setting)) in environment:
-            return Location(f"${variable}")
-        mark = document.key_mark(fault.path) if fault.of_key else document.mark(fault.path)
-        return Location(path, *mark)
-
-    placed = sorted((place(fault), fault.message, fault.hint) for fault in faults)
-    errors = [ConfigurationError(message, location=where, hint=hint) for where, message, hint in placed]
-    return ConfigurationError.join(errors) if len(errors) > 1 else errors[0]

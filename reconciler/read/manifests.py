@@ -27,6 +27,7 @@ from reconciler.expand import check_partial
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Source, Sourced, SourcedDocument
+from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import GroupKind, ObjectKey, ObjectName, Oid, group_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
@@ -279,11 +280,7 @@ def classify_broken(broken: BrokenDocument, path: str, default_namespace: str) -
 
 def _claim(key: ObjectKey, value: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the downstream of a PackageVariant, None if it is missing or the kind is another one."""
-    downstream: Any = value if key.kind == "PackageVariant" else None
-    for step in ("spec", "downstream"):
-        downstream = downstream.get(step) if isinstance(downstream, Mapping) else None
-    if not isinstance(downstream, Mapping):
-        return None
+    downstream = mapping_at(value, "spec", "downstream") if key.kind == "PackageVariant" else {}
     repo, package = downstream.get("repo"), downstream.get("package")
     return (repo, package) if isinstance(repo, str) and isinstance(package, str) else None
 
@@ -537,9 +534,8 @@ def _guarded(parsed: ParsedObject, policy: Policy) -> Classification:
         with guard(parsed.place.path):
             return classify_object(parsed, policy)
     except DefectError as error:
-        place, value = parsed.place, parsed.value if isinstance(parsed.value, Mapping) else {}
-        metadata = value["metadata"] if isinstance(value.get("metadata"), Mapping) else {}
-        names = (value.get("apiVersion"), value.get("kind"), metadata.get("namespace"), metadata.get("name"))
+        place, paths = parsed.place, ("apiVersion", "kind", "metadata.namespace", "metadata.name")
+        names = (value_at(parsed.value, *path.split(".")) for path in paths)
         identity = ClaimedIdentity(*(name if isinstance(name, str) else "" for name in names))
         problem = defect_problem(error, Location(place.path, place.line + place.lines_above))
         return classify_broken(BrokenDocument(problem, identity), place.path, policy.default_namespace)

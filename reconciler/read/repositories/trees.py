@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from reconciler.base.errors import UnavailableError
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.inventory import Inventory, RepositoryView, Sourced, TreeAt, declared_upstreams
+from reconciler.krm.values import value_at
 from reconciler.krm.yaml import KPTFILE_LIMITS, Document, YamlError, load_documents
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
 from reconciler.read.repositories.discovery import find_package, find_subpackages
@@ -127,7 +128,7 @@ def _read(mirror: Mirror, oid: Oid) -> KptfileHeader:
 
 
 def _upstream(text: "_Texts", field: str) -> GitUpstream | None:
-    git = text.find(field, "git")
+    git = value_at(text.document.value, field, "git")
     if not isinstance(git, dict):
         return None
     texts = ((name, git.get(name)) for name in ("repo", "directory", "ref", "commit"))
@@ -140,14 +141,8 @@ class _Texts(Struct, frozen=True):
     document: Document
     data: bytes
 
-    def find(self, *path: str) -> Any:
-        value = self.document.value
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value
-
     def at(self, *path: str) -> str:
-        value = self.find(*path)
+        value = value_at(self.document.value, *path)
         if isinstance(value, str):
             return value
         if not isinstance(value, int | float):
