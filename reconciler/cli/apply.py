@@ -92,11 +92,7 @@ def apply(
 
 
 def _apply(printer: Printer, planned: PlannedRun, checksum: str, form: Output, *, unchanged: bool) -> Outcome:
-    """Show a plan, apply it, and show the outcome.
-
-    Raises:
-        RefusedError: The plan is not safe to apply, or is not the reviewed one; nothing was written.
-    """
+    """Show a plan, apply it, and show the outcome."""
     if form is Output.TEXT:
         show_plan(printer, planned, form, unchanged=unchanged, to_apply=True)
     try:
@@ -128,11 +124,7 @@ def _apply(printer: Printer, planned: PlannedRun, checksum: str, form: Output, *
 
 
 def _saved_checksum(saved: Path, checksum: str) -> str:
-    """Return the checksum of a plan that was saved as JSON.
-
-    Raises:
-        UsageError: The file has no plan, or another checksum is given.
-    """
+    """Return the checksum of a plan that was saved as JSON."""
     hint = "Write one with `reconciler plan -o json --out plan.json`."
     try:
         plan = orjson.loads(saved.read_bytes())

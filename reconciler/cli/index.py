@@ -322,12 +322,7 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
 
 
 def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[PackageId, str, list[str]]:
-    """Write a version with its header; return its package, its folder, and the files, none if it is there.
-
-    Raises:
-        ConfigurationError: It is not understood.
-        RefusedError: It is there with another content: what was published is not changed.
-    """
+    """Write a version with its header; return its package, its folder, and the files, none if it is there."""
     folder = version_folder(options["source"], options["version"])
     files = {**files, HEADER: _header(options)}
     reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
@@ -504,11 +499,7 @@ def _choose(root: Path, interface: str, id_: PackageId, environment: str, cluste
 
 
 def _one_layer(environment: str, cluster: str) -> None:
-    """Check that one layer is named, or none.
-
-    Raises:
-        UsageError: Two are.
-    """
+    """Check that one layer is named, or none."""
     if environment and cluster:
         raise UsageError(
             "--environment and --cluster are two layers", hint="Name one, and run it again for the other."
@@ -522,11 +513,7 @@ def _split_source(text: str) -> tuple[str, str]:
 
 
 def _root(control: str) -> Path:
-    """Return the working copy's root.
-
-    Raises:
-        UsageError: `control` is no directory that people work in.
-    """
+    """Return the working copy's root."""
     copy = find_working_copy(Path(control))
     if copy is None:
         hint = "Name a working copy with --control, or run the command inside it."
@@ -543,11 +530,7 @@ def _read(root: Path) -> IndexContents:
 
 
 def _candidates(contents: IndexContents, package: str) -> list[Candidate]:
-    """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`.
-
-    Raises:
-        UsageError: No package, or more than one, is called so.
-    """
+    """Return the versions of a package, lowest first, by its name or `ECOSYSTEM:NAME`."""
     catalogue = build_catalogue(contents.candidates)
     named = [id_ for id_ in catalogue.packages if package in (id_.name, str(id_))]
     if len(named) != 1:
@@ -586,11 +569,7 @@ def _version_value(candidate: Candidate) -> dict[str, Any]:
 
 
 def _label_pairs(labels: Iterable[str]) -> dict[str, str]:
-    """Return labels by their keys.
-
-    Raises:
-        UsageError: One is not KEY=VALUE.
-    """
+    """Return labels by their keys."""
     for label in labels:
         if "=" not in label:
             raise UsageError(f"{label} is not KEY=VALUE", hint="Write it like team=web.")

@@ -175,11 +175,7 @@ def editor_schemas(files: Container[str]) -> dict[str, str]:
 
 
 def _write(directory: Path, files: Mapping[str, str]) -> None:
-    """Write all files, or none if one of them exists.
-
-    Raises:
-        RefusedError: A file is there, or an object has a name that no file may have.
-    """
+    """Write all files, or none if one of them exists."""
     check_names(files, maker="An object's name")
     there = [path for path in files if (directory / path).exists()]
     if there:
@@ -221,11 +217,7 @@ def _instance_of(directory: Path) -> str:
 
 
 def _check(name: str, files: Mapping[str, str]) -> None:
-    """Refuse a name, an address or a package that the files could not hold.
-
-    Raises:
-        UsageError: A file would be wrong.
-    """
+    """Refuse a name, an address or a package that the files could not hold."""
     try:
         parse_configuration(files["reconciler.yaml"].encode(), "reconciler.yaml", {})
     except ConfigurationError as error:

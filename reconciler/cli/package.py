@@ -134,11 +134,7 @@ def _left_out(target: Path) -> list[str]:
 
 
 def _steps_to_publish(directory: Path) -> Iterator[str]:
-    """Yield what remains to be done before a fleet sees the package of a directory without a Kptfile.
-
-    Raises:
-        RefusedError: No package can be at its path in its repository.
-    """
+    """Yield what remains to be done before a fleet sees the package of a directory without a Kptfile."""
     copy = find_working_copy(directory)
     package = directory.relative_to(copy.root.resolve()).as_posix() if copy else directory.name
     why = "it is the root of its repository" if package == "." else ref_error(tag_ref(package, 1))

@@ -116,12 +116,7 @@ def _written_lines(name: str, file: Path, document: dict[str, Any], there: Manif
 
 
 def _working_copy(control: str) -> tuple[Path, Policy]:
-    """Return the root of a working copy and the policy of its configuration, as they are on disk.
-
-    Raises:
-        UsageError: There is no working copy with a configuration.
-        ConfigurationError: The configuration is wrong.
-    """
+    """Return the root of a working copy and the policy of its configuration, as they are on disk."""
     copy = find_working_copy(Path(control))
     if copy is None or not (copy.root / FILE).is_file():
         hint = "Name a working copy with --control, or run the command inside it."
@@ -162,12 +157,7 @@ def _parse_label(text: str) -> tuple[str, str]:
 
 
 def _check(document: dict[str, Any], root: Path, policy: Policy) -> Manifests:
-    """Refuse a manifest that is invalid, or a name that is registered; return the manifests that are there.
-
-    Raises:
-        UsageError: The name or the address cannot be.
-        RefusedError: The name is registered.
-    """
+    """Refuse an invalid manifest, or a name that is registered; return the manifests that are there."""
     if not document["spec"]["git"]["repo"].strip():
         raise UsageError("The address of the repository is empty", hint="Write reconciler repo add NAME URL.")
     parsed = parse_manifests({"the new manifest": f"{emit(document)}\n".encode()}, policy)

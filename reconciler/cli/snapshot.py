@@ -144,11 +144,7 @@ def import_(
 
 
 def _configured_directory() -> Path:
-    """Return the snapshot directory of the working copy around here, as its configuration has it.
-
-    Raises:
-        UsageError: There is no working copy with a configuration here.
-    """
+    """Return the snapshot directory of the working copy around here, as its configuration has it."""
     copy = find_working_copy(Path.cwd())
     path = os.environ.get(CONFIG_VARIABLE) or FILE
     try:

@@ -228,17 +228,17 @@ def _exits(exits: frozenset[Exit], chosen: Iterable[Owner] | None) -> set[Exit]:
 
 
 def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
-    """Refuse names that nothing has: they would look like packages that are gone.
-
-    Raises:
-        UsageError: No owner, package, set, repository or label has a name.
-    """
+    """Refuse names that nothing has: they would look like packages that are gone."""
     every = list(owners)
     own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}
     groups = (
         ("PackageVariant, set or package of a cluster", filters.names, map(owner_names, every)),
         ("PackageVariantSet", filters.sets, map(set_names, every)),
-        ("Repository with packages", filters.repositories, ({_repository(owner)} for owner in every)),
+        (
+            "Repository with packages",
+            filters.repositories,
+            ({(o.get("package") or {}).get("repository") or ""} for o in every),
+        ),
         ("label", filters.labels, ({key, f"{key}={value}"} for key, value in own_labels)),
     )
     for what, texts, names in groups:
@@ -247,7 +247,3 @@ def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
             if not any(fnmatchcase(name, text) for name in candidates):
                 hint = suggest(text, candidates, otherwise="`reconciler status -o wide` shows every name.")
                 raise UsageError(f"There is no {what} {text}", hint=hint)
-
-
-def _repository(owner: Owner) -> str:
-    return (owner.get("package") or {}).get("repository") or ""

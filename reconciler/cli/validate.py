@@ -64,9 +64,6 @@ def _read(paths: Sequence[str]) -> tuple[Policy | None, dict[str, bytes], dict[s
     """Return the policy of the configuration here, and the contents of manifests and of the index by path.
 
     Configured paths that are not there are problems.
-
-    Raises:
-        UsageError: A path does not exist or has no manifest, or none is named and none is configured.
     """
     copy = find_working_copy(Path.cwd())
     root = copy.root if copy else Path.cwd()

@@ -76,7 +76,11 @@ _FOLDED = frozenset({"variant", "instance"})
 
 def plan_markdown(report: Report) -> str:
     """Return a plan, or what became of it, as a job summary: what changes, what is wrong, the checksum."""
-    causes = [cause for cause in report.causes if any(map(_is_news, cause.changes))]
+    causes = [
+        cause
+        for cause in report.causes
+        if any(change.op is not Op.KEEP or change.waits or change.unready for change in cause.changes)
+    ]
     moves = report.moves[len(report.dangers) :]
     rows = [
         {
@@ -105,10 +109,6 @@ def plan_markdown(report: Report) -> str:
         lock=list(proposal_lines(report.lock)),
         effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
     )
-
-
-def _is_news(change: Change) -> bool:
-    return change.op is not Op.KEEP or change.waits or bool(change.unready)
 
 
 def fatal_markdown(title: str, texts: Sequence[tuple[str, Text]]) -> str:

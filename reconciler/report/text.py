@@ -29,7 +29,7 @@ from reconciler.report.build import (
 )
 from reconciler.report.conflicts import conflict_lines
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
-from reconciler.report.report import Action, ChangeCause, HistoryEntry, JudgementRow, Names, Need, Report
+from reconciler.report.report import Action, ChangeCause, HistoryEntry, Names, Need, Report
 from reconciler.resolve.rollout_model import Rollout
 
 MOST_WARNINGS = 20
@@ -58,7 +58,7 @@ def plan_lines(
     `width` is that of a row of the table, None for no limit.
     """
     yield from (paint(f"loss: {terminal(text)}", Color.RED) for text in loss_texts(report.losses))
-    yield from _judgement_lines(report.judgements, paint)
+    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(report.judgements))
     if risks := risk_summary(report.risks):
         yield paint(f"risks: {risks}", Color.RED)
     yield from (paint(terminal(move_text(move)), Color.RED) for move in report.dangers)
@@ -75,10 +75,6 @@ def plan_lines(
     yield from refusal_lines(report.refusals, paint=paint)
     # The checksum is on the last line, so that `tail -1` is enough for scripts.
     yield paint(report.summary, Color.BOLD)
-
-
-def _judgement_lines(rows: Sequence[JudgementRow], paint: Paint) -> Iterator[str]:
-    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(rows))
 
 
 def warning_lines(rows: Iterable[tuple[str, Iterable[Text]]], paint: Paint = plain) -> Iterator[str]:

@@ -351,12 +351,7 @@ def _bring(
     beside: Callable[[str], VendoredChart],
     depth: int,
 ) -> VendoredChart:
-    """Return a chart that another one depends on, in the version that its lock names, else the newest.
-
-    Raises:
-        RefusedError: Its place may not be read, or its lock is out of date.
-        ReconcilerError: It cannot be read.
-    """
+    """Return a chart that another one depends on, in the version that its lock names, else the newest."""
     address = f"{needed.repository.removeprefix('git+').rstrip('/')}/{needed.name}"
     what, version = f"{chart.name} depends on {needed.name}", _locked(needed, chart, reader)
     if depth >= _DEEPEST:

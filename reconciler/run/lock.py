@@ -207,11 +207,7 @@ def _lock_once(
 
 
 def _check_active(result: LockResult, inventory: Inventory, request: PinRequest) -> None:
-    """Refuse to change a lock that everybody shares while the configuration suspends every change.
-
-    Raises:
-        RefusedError: A lock would change.
-    """
+    """Refuse to change a lock that everybody shares while the configuration suspends every change."""
     if inventory.policy.suspend and (request or result.decision.changed):
         hint = "Set spec.suspend to false in reconciler.yaml; `reconciler lock --check` shows the decision."
         raise RefusedError(SUSPENDED, hint=hint)
