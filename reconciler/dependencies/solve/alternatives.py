@@ -358,14 +358,12 @@ class InstanceIndex:
         self._lookup = lookup
         self._instances: dict[PackageId | GroupKind | str, list[Instance]] = {}
         for instance in instances:
-            for key in self._keys(instance):
+            candidates = lookup.candidates(instance)
+            kinds = {provided.group_kind for candidate in candidates for provided in candidate.provides}
+            interfaces = {interface.id for candidate in candidates for interface in candidate.interfaces}
+            keys: set[PackageId | GroupKind | str] = {instance.package, *kinds, *interfaces}
+            for key in keys:
                 self._instances.setdefault(key, []).append(instance)
-
-    def _keys(self, instance: Instance) -> Iterator[PackageId | GroupKind | str]:
-        candidates = self._lookup.candidates(instance)
-        yield instance.package
-        yield from {provided.group_kind for candidate in candidates for provided in candidate.provides}
-        yield from {interface.id for candidate in candidates for interface in candidate.interfaces}
 
     def of(self, need: Need) -> Sequence[Instance]:
         """Return the instances that may satisfy a need in some version, in their order."""

@@ -312,15 +312,10 @@ class ModelConstraints(Struct):
     def _used(
         self, model: list[int], group: RequirementClauses, chosen: dict[Instance, int]
     ) -> Iterator[tuple[Alternative, int]]:
-        plain = group.is_direct
-        for alternative, literal in zip(group.demand.alternatives, group.literals, strict=True):
-            if alternative.instance is None:
-                if model[literal - 1] > 0:
-                    yield alternative, literal
-            elif chosen.get(alternative.instance, -1) in alternative.allowed and (
-                plain or model[literal - 1] > 0
-            ):
-                yield alternative, literal
+        for way, literal in zip(group.demand.alternatives, group.literals, strict=True):
+            fits = way.instance is None or chosen.get(way.instance, -1) in way.allowed
+            if fits and (group.is_direct or model[literal - 1] > 0):
+                yield way, literal
 
     def _founded(self, model: list[int], chosen: dict[Instance, int]) -> Links:
         """Return the instances reachable from the user's installs, with the links they use."""
@@ -635,56 +630,36 @@ class _LexicographicSearch(Struct):
     chosen: dict[Instance, int] = field(default_factory=dict)
     selected: dict[Cause, Alternative] = field(default_factory=dict)
     skipped: list[Cause] = field(default_factory=list)
-    _plain: deque[RequirementClauses] = field(default_factory=deque)
-    _choosy: deque[RequirementClauses] = field(default_factory=deque)
-    _optional: deque[RequirementClauses] = field(default_factory=deque)
+    _queues: tuple[deque[RequirementClauses], ...] = field(
+        default_factory=lambda: (deque(), deque(), deque())
+    )
 
     def enqueue(self, group: RequirementClauses) -> None:
-        if group.demand.optional:
-            self._optional.append(group)
-        elif len(group.demand.alternatives) > 1:
-            self._choosy.append(group)
-        else:
-            self._plain.append(group)
+        # One alternative first, then several, then optional.
+        has_choice = len(group.demand.alternatives) > 1
+        self._queues[2 if group.demand.optional else has_choice].append(group)
 
     def next(self) -> RequirementClauses | None:
-        for queue in (self._plain, self._choosy, self._optional):
-            if queue:
-                return queue.popleft()
-        return None
+        return next((queue.popleft() for queue in self._queues if queue), None)
 
     def meet(self, group: RequirementClauses) -> None:
         """Select the first possible alternative of a requirement, or skip an optional one."""
-        alternatives = sorted(
-            zip(group.demand.alternatives, group.literals, strict=True), key=lambda w: self._rank(group, w[0])
-        )
-        alternative = next(
-            (alternative for alternative, literal in alternatives if self.solver.prefers(literal)), None
-        )
-        if alternative is None:
+        ways = zip(group.demand.alternatives, group.literals, strict=True)
+        ranked = sorted(ways, key=lambda pair: self._rank(group, pair[0]))
+        way = next((way for way, literal in ranked if self.solver.prefers(literal)), None)
+        if way is None:
             self.skipped.append(group.demand.cause)
             return
-        self.selected[group.demand.cause] = alternative
-        if (
-            alternative.instance is not None
-            and alternative.active
-            and alternative.instance not in self.chosen
-        ):
-            self._choose(alternative.instance)
+        self.selected[group.demand.cause] = way
+        if way.instance is not None and way.active and way.instance not in self.chosen:
+            self._choose(way.instance)
 
-    def _rank(self, group: RequirementClauses, alternative: Alternative) -> tuple[bool, bool, int, bool]:
+    def _rank(self, group: RequirementClauses, way: Alternative) -> tuple[bool, bool, int, bool]:
         sticky = self.problem.locked_alternatives.get(group.demand.cause)
-        there = (
-            alternative.via in PRESENT or self.chosen.get(alternative.instance, -1) in alternative.allowed
-            if alternative.instance
-            else True
-        )
-        fresh = (
-            alternative.active
-            and alternative.instance is not None
-            and self.problem.nodes[alternative.instance].locked is None
-        )
-        return (alternative.alternative != sticky, not there, alternative.alternative, fresh)
+        node = self.problem.nodes[way.instance] if way.instance is not None else None
+        there = node is None or way.via in PRESENT or self.chosen.get(node.instance, -1) in way.allowed
+        fresh = way.active and node is not None and node.locked is None
+        return (way.alternative != sticky, not there, way.alternative, fresh)
 
     def _choose(self, instance: Instance) -> None:
         node = self.problem.nodes[instance]

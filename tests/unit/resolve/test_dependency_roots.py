@@ -258,3 +258,12 @@ def test_variant_of_a_cluster_without_a_lock_has_changes() -> None:
     rows = changes(revision(1), revision(2, need("base", ">=1.0.0")), view=FAR)
 
     assert rows == (RequirementChange(f"{SOURCE}//base", "", ">=1.0.0", ""),)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"base": None}, {"pinned": 1}, {"views": (BLUEPRINTS, WEST)}],
+    ids=["no base", "the same revision", "no repository"],
+)
+def test_variant_without_another_revision_has_no_changes(fields: dict[str, Any]) -> None:
+    assert changes(revision(1), revision(2, need("base")), **fields) is None
