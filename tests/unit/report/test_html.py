@@ -137,13 +137,22 @@ def test_package_with_a_hostile_name_is_read_as_it_is_shown(hostile: str) -> Non
     )
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "//evil.example", " https://x"])
-def test_address_that_is_not_of_the_web_is_no_link(url: str) -> None:
+@pytest.mark.parametrize(
+    ("url", "is_linked"),
+    [
+        *(
+            (url, False)
+            for url in ("javascript:alert(1)", "data:text/html,x", "//evil.example", " https://x")
+        ),
+        *((url, True) for url in ("https://git.example/acme/edge/pull/3", "http://git.example/pull/3")),
+    ],
+)
+def test_address_of_the_web_is_a_link_and_no_other(url: str, is_linked: bool) -> None:
     page = html_page(report_of("x", url), Redactor())
     (row,) = read_data(page)["packages"].values()
 
-    assert row["pull_url"] == ""
-    assert f'href="{url}' not in page
+    assert row["pull_url"] == (url if is_linked else "")
+    assert (f'href="{url}' in page) is is_linked
 
 
 def test_secret_is_in_no_part_of_the_page() -> None:
