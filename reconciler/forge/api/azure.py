@@ -24,7 +24,6 @@ from reconciler.forge.api.dialect import (
     Check,
     Comment,
     Fields,
-    Issue,
     PendingError,
     PullRequestExistsError,
     Query,
@@ -94,6 +93,7 @@ class Azure(RestDialect):
     most_text = 3_984  # of 4,000, as what hides a mark is longer there
     most_comment = 100_000
     has_issues = False
+    _draft_field = "isDraft"
     has_statuses_of_pulls = True
     _query = f"?api-version={_VERSION}"
     _fields = Fields("PATCH", "pullRequestId", "description", "targetRefName", "", "status", "abandoned")
@@ -175,14 +175,6 @@ class Azure(RestDialect):
         moved = {"targetRefName": f"{HEADS}{base}"} if base != pull.base else {}
         return self._update(pull, {"title": title, "description": body_marker.hide(body), **moved})
 
-    def mark_ready(self, pull: ApiPullRequest) -> None:
-        """Mark a draft as ready for review."""
-        self._update(pull, {"isDraft": False})
-
-    def mark_draft(self, pull: ApiPullRequest) -> None:
-        """Turn a pull request into a draft."""
-        self._update(pull, {"isDraft": True})
-
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Replace the labels, each in a request of its own."""
         path = f"{self._pulls}/{pull.number}/labels"
@@ -193,9 +185,6 @@ class Azure(RestDialect):
             with suppress(MissingError):  # somebody else has removed it
                 self._write("DELETE", f"{path}/{quote(name, safe='')}", repeatable=True)
         return replace(pull, labels=labels)
-
-    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
-        """Do nothing: its pull requests have no assignees."""
 
     def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
         """Request reviews of people and of teams of the project, each in a request of its own.
@@ -334,10 +323,6 @@ class Azure(RestDialect):
             "context": {"name": status.name},
         }
         self._write("POST", f"{self._pulls}/{number}/statuses", body, repeatable=True)
-
-    def issues(self) -> Iterator[Issue]:
-        """Yield no issue: repositories have none there."""
-        return iter(())
 
     def _comments(self, number: int) -> str:
         return f"{self._pulls}/{number}/threads"

@@ -23,7 +23,6 @@ from reconciler.forge.api.dialect import (
     Check,
     Comment,
     Fields,
-    Issue,
     PendingError,
     PullRequestExistsError,
     Query,
@@ -74,6 +73,7 @@ class Bitbucket(RestDialect):
 
     most_text = most_comment = 32_000
     has_issues = False
+    _draft_field = "draft"
     _fields = Fields("PUT", "id", "description", "destination", "uuid", "", "")
 
     def __init__(self, transport: Transport, name: str, rule: ForgeRule = UNCONFIGURED) -> None:
@@ -146,14 +146,6 @@ class Bitbucket(RestDialect):
         destination = {"destination": {"branch": {"name": base}}} if base != pull.base else {}
         return self._update(pull, {"title": title, "description": body_marker.hide(body), **destination})
 
-    def mark_ready(self, pull: ApiPullRequest) -> None:
-        """Mark a draft as ready for review."""
-        self._update(pull, {"draft": False})
-
-    def mark_draft(self, pull: ApiPullRequest) -> None:
-        """Turn a pull request into a draft."""
-        self._update(pull, {"draft": True})
-
     def close(self, pull: ApiPullRequest) -> None:
         """Decline a pull request."""
         self.transport.write("POST", f"{self._pulls}/{pull.number}/decline", repeatable=True)
@@ -167,9 +159,6 @@ class Bitbucket(RestDialect):
     def set_labels(self, pull: ApiPullRequest, labels: tuple[str, ...]) -> ApiPullRequest:
         """Set no label: there are none, so that those count which the text of a pull request remembers."""
         return replace(pull, labels=labels)
-
-    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
-        """Do nothing: its pull requests have no assignees."""
 
     def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
         """Request reviews of members of the workspace; groups are left out.
@@ -264,10 +253,6 @@ class Bitbucket(RestDialect):
             "url": f"https://bitbucket.org/{self.name}/commits/{commit}",
         }
         self.transport.write("POST", f"{self._root}/commit/{commit}/statuses/build", body, repeatable=True)
-
-    def issues(self) -> Iterator[Issue]:
-        """Yield no issue: the service is taking its issues away."""
-        return iter(())
 
     def _sorted(self, filter_: str, sort: str) -> Iterator[list[ApiPullRequest]]:
         query: Query = {"q": filter_, "sort": sort, "pagelen": _PAGE, "fields": _FIELDS}

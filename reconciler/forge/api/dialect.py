@@ -135,6 +135,7 @@ class RestDialect(ABC):
     has_statuses_of_pulls = False
     _query = ""
     _draft_prefix = ""
+    _draft_field = ""
     _longest_description = 255
     _fields = Fields("PATCH", "number", "body", "base", "login", "state", "closed")
 
@@ -169,11 +170,12 @@ class RestDialect(ABC):
 
     def mark_ready(self, pull: ApiPullRequest) -> None:
         """Mark a draft as ready for review."""
-        self._update(pull, {"title": pull.title})
+        self._update(pull, {self._draft_field: False} if self._draft_field else {"title": pull.title})
 
     def mark_draft(self, pull: ApiPullRequest) -> None:
         """Turn a pull request into a draft."""
-        self._update(pull, {"title": self._title(pull.title, draft=True)})
+        title = {"title": self._title(pull.title, draft=True)}
+        self._update(pull, {self._draft_field: True} if self._draft_field else title)
 
     def await_end(self, pull: ApiPullRequest) -> ApiPullRequest:
         """Return a pull request once it has ended, or as it was after a moment: a merge may take its time."""
@@ -211,6 +213,14 @@ class RestDialect(ABC):
         state = {self._fields.state: self._fields.closed} if close else {}
         path = f"{self._issues}/{number}"
         self.transport.write(self._fields.update, path, {self._fields.text: body, **state}, repeatable=True)
+
+    def issues(self) -> Iterator[Issue]:
+        """Yield the issues of the authenticated user, open or closed; none where repositories have none."""
+        return iter(())
+
+    def assign(self, pull: ApiPullRequest, assignees: tuple[str, ...]) -> None:
+        """Assign a pull request to people; do nothing where pull requests have no assignees."""
+        del pull, assignees
 
     def request_reviews(self, pull: ApiPullRequest, reviewers: tuple[str, ...]) -> None:
         """Request reviews of people, and of teams of the owner by their name, in one request."""
