@@ -4,28 +4,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import PackageVariantSet, Upstream
+from reconciler.api.porch import PackageVariantSet
 from reconciler.api.validation import parse_partly
 from reconciler.cel import Environment
 from reconciler.expand import expand
 from reconciler.expand.checks import check_set
-from reconciler.expand.owners import describe_missing
 from reconciler.policy import Limits
 from tests.support.sets import package_set, repository, variant, world
-
-
-@pytest.mark.parametrize(
-    ("upstream", "message"),
-    [
-        (Upstream(repo="b", package="a", revision=3), "'a/3' in repo 'b'"),
-        (Upstream(repo="b", package="a", tag="t", branch="x"), "'a/t' in repo 'b'"),
-        (Upstream(repo="b", package="a", version="^1"), "'a/^1' in repo 'b'"),
-        (Upstream(repo="b", package="a", branch="x"), "'a/x' in repo 'b'"),
-        (Upstream(), "'/0' in repo ''"),
-    ],
-)
-def test_missing_upstream_is_named_as_porch_names_it(upstream: Upstream, message: str) -> None:
-    assert describe_missing(upstream) == f"could not find upstream package revision {message}"
 
 
 @pytest.mark.parametrize(

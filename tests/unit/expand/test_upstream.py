@@ -97,6 +97,7 @@ def test_version_range_has_no_name() -> None:
         ({"revision": 3}, "app/3"), ({"tag": "stable"}, "app/stable"), ({"version": "^1"}, "app/^1"),
         ({"branch": "next"}, "app/next"), ({"workspaceName": "wip"}, "app/0"), ({}, "app/0"),
         ({"package": None}, "/0"),
+        ({"tag": "stable", "branch": "x"}, "app/stable"),
     ],
 )  # fmt: skip
 def test_upstream_without_a_repository_is_missing(selectors: dict[str, Any], shown: str) -> None:
@@ -104,6 +105,7 @@ def test_upstream_without_a_repository_is_missing(selectors: dict[str, Any], sho
 
     assert find_upstream(upstream, None) is None
     assert describe_missing(upstream) == f"could not find upstream package revision '{shown}' in repo 'gone'"
+    assert describe_missing(Upstream()) == "could not find upstream package revision '/0' in repo ''"
 
 
 # Assumed upstreams

@@ -113,11 +113,8 @@ NEW_FIELDS = "  targets:\n  - repositorySelector:\n      matchLabels: {a: b}\n"
 NO_REPO = REGISTRATION.format(name="r", repo="x", directory="").replace("    repo: x\n", "")
 BAD = {
     "not YAML": ("a: b: c\n", "1:5 InvalidYAML", "not allowed", "indentation", ""),
-    "a bare text": ("hello\n", "1:0 InvalidManifest", "not a Kubernetes object", "apiVersion", ""),
     "a duplicate key": (variant("x").replace("  name: x\n", "  name: x\n  name: x\n"),
         *("5:3 DuplicateKey", "'name'", "Keep one", f"{X}, broken")),
-    "an unknown field": (variant("x").replace("    repo:", "    repository:"),
-        *("7:5 UnknownField", "Unknown field spec.upstream.repository", "Did you mean repo?", X)),
     "a missing required field": (*(NO_REPO, "7:5 MissingField", "Missing required field spec.git.repo"),
         *("Add repo to spec.git.", "Repository platform/r")),
     "a version of a set that is served no more": (*(OLD_SET, "1:13 UnsupportedVersion",
