@@ -50,7 +50,7 @@ SAID = "Functions that are no longer in the pipeline wrote what edited files sti
 ADVICE = "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
 
 
-MORE = {"team": "web", "more": "x"}
+MORE, TIER = {"team": "web", "more": "x"}, {"tier": "front"}
 ROWS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[str, str], str]] = {
     "a namespace": ([NAMESPACE], [], EDIT,
         "metadata.namespace of ConfigMap a in a.yaml (set-namespace:v0.4.1)"),
@@ -58,6 +58,8 @@ ROWS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[str, str
         "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)"),
     "a replaced value, beside another function": ([LABELS, SETTER], [LABELS], EDIT,
         "data.color of ConfigMap a in a.yaml (search-replace:v0.2.0)"),
+    "the first of two of a name": ([LABELS, {**LABELS, "configMap": TIER}], [{**LABELS, "configMap": TIER}],
+        EDIT, "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)"),
     "nobody edited a file": ([NAMESPACE], [], ("", ""), ""),
     "the value is people's own": ([NAMESPACE], [], ("shop", "mine"), ""),
     "another version": ([NAMESPACE], [{**NAMESPACE, "image": "set-namespace:v0.4.5"}], EDIT, ""),
