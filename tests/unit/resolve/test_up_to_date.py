@@ -11,18 +11,23 @@ from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
+from reconciler.records.state import ConflictRecord
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.up_to_date import (
+    find_settled,
     index_objects,
     input_facts,
     inputs_digest,
 )
-from tests.support.decision_table import DecisionTable
+from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import (
     PACKAGE,
     WEB,
     a_desired_variant,
+    a_draft,
     a_pin,
+    a_record,
+    a_resolved,
     oid,
 )
 from tests.support.sets import repository, snapshot, world
@@ -162,12 +167,47 @@ SETTLED: DecisionTable[str] = DecisionTable(
             "people answer in the draft"),
         ({"main": "as the output", "conflicts": "conflicts"}, "", "functions waited for the answers"),
         ({"main": "as the output"}, "output", "the output is on main"),
-        ({"draft": ("written as the output", "is the output", "a person's")}, "output",
-            "the output is in the draft"),
+        ({"draft": ("written as the output", "is the output")}, "output", "the output is in the draft"),
+        ({"draft": "a person's"}, "", "what a person made of the draft is to be judged"),
         ({}, "", "the output is nowhere"),
     ],
 )  # fmt: skip
 
 
+OUTPUT, MERGED = oid("f1"), oid("b1")
+RECORDS = {
+    "of these inputs": a_record(inputs="now", output_tree=OUTPUT, local_tree=MERGED),
+    "of other inputs": a_record(inputs="then", output_tree=OUTPUT, local_tree=MERGED),
+    "without an output": a_record(inputs="now", output_tree="", local_tree=MERGED),
+}
+ASKED = ConflictRecord(path="a.yaml", field="spec", upstream="1", local="2")
+DRAFTS = {
+    "written as the output": a_draft(tree=OUTPUT, written=OUTPUT),
+    "is the output": a_draft(tree=OUTPUT, written=oid("d8"), has_foreign_commits=True),
+    "other": a_draft(tree=oid("d9"), written=oid("d9")),
+    "a person's": a_draft(tree=oid("d9"), written=OUTPUT, has_foreign_commits=True),
+}
+
+
+def settled(case: Case) -> str:
+    record = RECORDS.get(case["record"])
+    if record is not None:
+        lists = {"conflicts": {"conflicts": (ASKED,)}, "answers": {"answers": (ASKED,)}}
+        record = replace(
+            record,
+            failed=case["functions"] == "failed",
+            local_tree="" if case["recorded main"] == "none" else record.local_tree,
+            **lists.get(case["conflicts"], {}),
+        )
+    main = {"as recorded": MERGED, "as the output": OUTPUT, "other": oid("b9"), "none": None}[case["main"]]
+    resolved = a_resolved(inputs="now", local=main, draft=DRAFTS.get(case["draft"]))
+    return "output" if find_settled(resolved, record) == OUTPUT else ""
+
+
 def test_table_of_settled_packages_is_complete() -> None:
     SETTLED.check_complete()
+
+
+@pytest.mark.parametrize("row", SETTLED.rows, ids=str)
+def test_package_is_settled_as_the_table_says(row: Row[str]) -> None:
+    assert SETTLED.mistakes(row, settled) == []
