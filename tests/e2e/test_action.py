@@ -94,16 +94,15 @@ def test_check_is_what_a_reviewer_reads(action: Path, job: Job) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "hint"),
+    ("mode", "given", "hint"),
     [
-        ({"strict": "ture"}, "Did you mean true?"),
-        ({"comment": "1"}, "Write true or false."),
-        ({"level": "manifest"}, "Did you mean manifests?"),
-        ({"mode": "aply"}, "Did you mean apply?"),
+        ("check", {"strict": "ture"}, "Did you mean true?"),
+        ("plan", {"comment": "1"}, "Write true or false."),
+        ("index-sync", {"level": "manifest"}, "Did you mean manifests?"),
+        ("check", {"mode": "aply"}, "Did you mean apply?"),
     ],
     ids=str,
 )
-@pytest.mark.parametrize("mode", ["check", "plan", "index-sync"])
 def test_input_of_unknown_word_is_refused_in_every_mode(
     action: Path, job: Job, mode: str, given: dict[str, str], hint: str
 ) -> None:

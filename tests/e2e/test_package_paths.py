@@ -91,9 +91,7 @@ def make_fleet(root: Path, manifests: Mapping[str, str], edge: Mapping[str, str]
     return Fleet(root)
 
 
-@pytest.mark.parametrize(
-    "package", ["../x", "a b", "x..y", "web.lock", "a//b", ".git", "x~y", ".", "Web", "con", "web_1"]
-)
+@pytest.mark.parametrize("package", ["../x", "a b", "a//b", ".git", ".", "Web", "con"])
 def test_invalid_path_is_told_at_its_field_and_siblings_proceed(tmp_path: Path, package: str) -> None:
     fleet = make_fleet(tmp_path / "w", {"bad": variant("bad", package), "good": variant("good", "good")})
 
