@@ -5,12 +5,10 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Change, Op
-from reconciler.policy import OnConflict
 from reconciler.render.conflicts import ON_CONFLICT, ON_CONFLICT_FIELDS
 from tests.support.identifiers import without_identifiers
 from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.model import web_spec as spec
-from tests.support.values import replace
 
 APP = "apiVersion: v1\nkind: {}\nmetadata:\n  name: app\ndata:\n  color: {}\n  size: {}\n"
 
@@ -116,11 +114,8 @@ def test_no_later_merge_buries_a_question(world: ModelWorld) -> None:
     ("notes", "color", "asks"),
     [
         ({ON_CONFLICT: "upstream"}, "green", False),
-        ({ON_CONFLICT: "local"}, "mine", False),
         ({ON_CONFLICT: "ask"}, "mine", True),
-        ({ON_CONFLICT: "nonsense"}, "mine", True),
         ({ON_CONFLICT_FIELDS: "data.size=local;data.co*=upstream"}, "green", False),
-        ({ON_CONFLICT: "upstream", ON_CONFLICT_FIELDS: "data.color=local"}, "mine", False),
     ],
 )
 @pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
@@ -178,38 +173,6 @@ def test_what_a_person_answered_no_policy_answers_again(world: ModelWorld) -> No
     assert text(world) == app("both")
 
 
-@pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
-@pytest.mark.parametrize(
-    ("fallback", "notes", "color"),
-    [
-        (OnConflict.UPSTREAM, {}, "green"),
-        (OnConflict.LOCAL, {}, "mine"),
-        (OnConflict.UPSTREAM, {ON_CONFLICT: "local"}, "mine"),
-    ],
-)
-def test_the_configuration_decides_where_nobody_else_does(
-    world: ModelWorld, meet, fallback: OnConflict, notes: dict[str, str], color: str
-) -> None:
-    world.policy = replace(world.policy, on_conflict=fallback)
-    world.annotations["web"] = notes
-    meet(world)
-
-    change = the_change(world)
-
-    assert (change.waits, text(world)) == (False, app(color))
-
-
-def test_the_kptfile_on_main_says_who_wins_and_comes_before_the_variant(world: ModelWorld) -> None:
-    conflicted_on_main(world)
-    now = world.repositories["edge"].at(MAIN).packages["web"]["Kptfile"].data.decode()
-    noted = now.replace("  annotations:\n", f"  annotations:\n    {ON_CONFLICT}: upstream\n")
-    world.edit("edge", "web", {"Kptfile": noted})
-    world.annotations["web"] = {ON_CONFLICT: "local"}
-
-    assert not the_change(world).waits
-    assert text(world) == app("green")
-
-
 def test_fail_makes_no_draft(world: ModelWorld) -> None:
     conflicted_on_main(world)
     world.annotations["web"] = {ON_CONFLICT: "fail"}
@@ -236,18 +199,3 @@ def test_a_lost_state_asks_again_where_main_is_one_of_the_sides(world: ModelWorl
     world.lose_state()
 
     assert [n.field for n in the_change(world).conflicts] == ["data.color"]
-
-
-def test_nothing_of_a_secret_is_shown_or_recorded(world: ModelWorld) -> None:
-    for number, color in ((7, "c2VlZA=="), (8, "aHVudGVy")):
-        files = blueprint("web", app_yaml=app(color, kind="Secret"))
-        world.publish("blueprints", "web", files, number)
-    world.variants["web"] = spec(7)
-    world.run()
-    world.edit("edge", "web", {"app.yaml": app("bWluZQ==", kind="Secret")}, ref=draft(world))
-    world.variants["web"] = spec(8)
-
-    (note,) = the_change(world).conflicts
-
-    assert (note.field, note.upstream, note.local) == ("data.color", "***", "***")
-    assert not any(b"aHVudGVy" in data or b"bWluZQ" in data for data in world.state.values())
