@@ -91,7 +91,10 @@ def test_dangerous_classes_come_first_and_further_ones_last() -> None:
         ({"pullRequests": {"schedule": ["* * *"]}}, "'* * *' is no cron expression; write five fields"),
         ({"functions": {"images": {"r.example/x:v1": "sha256:12"}}}, "'sha256:12' is no digest"),
         ({"functions": {"exec": {"r.example/x": "bin/x"}}}, "'bin/x' is no absolute path"),
-        ({"configPath": "other.yaml"}, "configPath"),
+        ({"configPath": "other.yaml"}, "Unknown field spec.configPath"),
+        ({"manifests": ["a"], "snapshot": {"path": "."}}, "the manifests a are in snapshot.path"),
+        ({"manifests": ["snapshot/a"]}, "the manifests snapshot/a are in snapshot.path"),
+        ({"manifests": [5]}, "spec.manifests[0]"),
         ({"rollouts": [{"waves": [{"name": "a", "maxOpen": 0}]}]}, "with 0 nothing moves"),
         ({"rollouts": [{"waves": [{"name": "a", "size": "0%"}]}]}, "with 0% nothing moves"),
         ({"rollouts": [{"waves": [{"name": "a", "gates": {"checks": [""]}}]}]}, "must not be empty"),
@@ -154,6 +157,11 @@ def test_address_without_a_password_is_taken(address: str) -> None:
 
 def test_text_that_is_no_address_may_look_like_a_password() -> None:
     assert policy(pullRequests={"status": "build: a@b"}).pull_requests.status == "build: a@b"
+
+
+def test_places_of_manifests_are_named_in_words() -> None:
+    assert policy(manifests=["b", "a/"]).manifest_places == "a, b"
+    assert policy(manifests=["."], snapshot={"path": "elsewhere"}).manifest_places == "this repository"
 
 
 def test_an_empty_rule_selects_everything() -> None:
