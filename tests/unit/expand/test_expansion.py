@@ -17,6 +17,7 @@ from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.set_diff import diff_variants
 from reconciler.policy import Limits, Policy
+from reconciler.policy.rollouts import RolloutPolicy, Wave
 from tests.support.sets import (
     FIVE_EXPRESSIONS,
     KIND,
@@ -583,3 +584,25 @@ def test_variants_inherit_annotations_of_their_set() -> None:
     (generated,) = expand(world(inheriting)).variants
 
     assert generated.annotations == asked
+
+
+@pytest.mark.parametrize(
+    ("tiers", "value", "lacks"),
+    [
+        ("", "web/v1", "spec.rollouts has no policy"),
+        ("b", "web/v1", "no policy in spec.rollouts selects this set"),
+        ("ba", "web/v1", ""),
+        ("b", "false", ""),
+    ],
+)
+def test_order_for_a_rollout_of_a_set_that_no_policy_selects_is_an_error(
+    tiers: str, value: str, lacks: str
+) -> None:
+    policies = (RolloutPolicy((Wave("all"),), {"matchLabels": {"tier": tier}}) for tier in tiers)
+    order = {"reconciler.dev/rollout-start": value}
+    ordered = package_set(targets=[EDGE], labels={"tier": "a"}, annotations=order)
+
+    desired = expand(world(ordered, policy=Policy(rollouts=tuple(policies))))
+
+    message = f"reconciler.dev/rollout-start is an order for a rollout, and {lacks}"
+    assert [str(problem.message) for problem in desired.problems] == [message] * bool(lacks)
