@@ -258,12 +258,10 @@ class Constraint(Struct, frozen=True):
         if self.digest:
             return digest == self.digest
         if self.grammar is Grammar.MASTERMINDS:
-            for group in self.groups:
-                if not (version.is_release or include_prerelease) and all(p.bound.is_release for p in group):
-                    continue
-                if all(_satisfies(version, part) for part in group):
-                    return True
-            return False
+            is_admitted = version.is_release or include_prerelease
+            groups = (g for g in self.groups if is_admitted or not all(p.bound.is_release for p in g))
+            return any(all(_satisfies(version, part) for part in group) for group in groups)
+        # Plain loops: every version of an index is compared with every range.
         key = version.height
         for group in self.groups:
             for part in group:
@@ -370,27 +368,30 @@ def parse_comparator(text: str) -> Comparator:
 
 _MINOR, _WHOLE_CORE = 2, 3
 _WIDTHS = {Wildcard.MINOR: 1, Wildcard.PATCH: _MINOR}
+_FLOOR = frozenset({Operator.LT, Operator.GE})
+_PLAIN = {
+    Wildcard.NONE: frozenset(_COMPARE),
+    Wildcard.MAJOR: _FLOOR | {Operator.NE, Operator.GT},
+    Wildcard.MINOR: _FLOOR,
+    Wildcard.PATCH: _FLOOR,
+}
+"""The operators that compare with the bound itself; `*` is 0.0.0."""
 
 
 def _satisfies(version: Version, part: Comparator) -> bool:
-    """Judge one comparison; an open minor or patch compares the parts before it, and `*` counts as 0.0.0."""
-    core, bound = version.core, part.bound.core
+    """Judge one comparison; an open minor or patch compares the parts before it."""
     here, there = precedence(version), precedence(part.bound)
-    width = _WIDTHS.get(part.wildcard, 0)
+    if part.op in _PLAIN[part.wildcard]:
+        return _COMPARE[part.op](here, there)
+    core, bound, width = here[:_WHOLE_CORE], there[:_WHOLE_CORE], _WIDTHS.get(part.wildcard, 0)
     match part.op:
-        case Operator.EQ if not part.wildcard:
-            return here == there
         case Operator.NE:
-            is_open = part.wildcard is Wildcard.PATCH and version.prerelease != part.bound.prerelease
-            return core[:width] != bound[:width] or is_open if width else here != there
-        case Operator.LT:
-            return here < there
-        case Operator.GE:
-            equal = 0
+            is_patch = part.wildcard is Wildcard.PATCH
+            return core[:width] != bound[:width] or (is_patch and version.prerelease != part.bound.prerelease)
         case Operator.LE:
-            return core[: width or _MINOR] <= bound[: width or _MINOR] if part.wildcard else here <= there
+            return core[: width or _MINOR] <= bound[: width or _MINOR]
         case Operator.GT:
-            return core[:width] > bound[:width] if width else here > there
+            return core[:width] > bound[:width]
         case Operator.CARET:
             is_major, is_minor = bound[0] > 0 or width == 1, bound[1] > 0 or width == _MINOR
             equal = 1 if is_major else _MINOR if is_minor else _WHOLE_CORE
