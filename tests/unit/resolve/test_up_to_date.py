@@ -18,6 +18,7 @@ from reconciler.resolve.up_to_date import (
     index_objects,
     input_facts,
     inputs_digest,
+    told_facts,
 )
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import (
@@ -211,3 +212,12 @@ def test_table_of_settled_packages_is_complete() -> None:
 @pytest.mark.parametrize("row", SETTLED.rows, ids=str)
 def test_package_is_settled_as_the_table_says(row: Row[str]) -> None:
     assert SETTLED.mistakes(row, settled) == []
+
+
+def test_record_has_small_facts_as_they_are_and_large_ones_as_short_digests() -> None:
+    facts = {"engine": 3, "instance": "fleet", "policies": {"default": "ask"}, "upstream": ["x"]}
+
+    recorded = told_facts(facts, "of these inputs", None)
+
+    policies = inputs_digest({"default": "ask"})[:16]
+    assert recorded == {"engine": "3", "instance": "fleet", "policies": policies}
