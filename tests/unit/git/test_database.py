@@ -150,3 +150,11 @@ def test_repository_that_is_gone_is_unavailable(repo: Repo, mirror: Mirror) -> N
         UnavailableError, match=f"Cannot read the refs of {repo.path}|is not a Git repository"
     ):
         mirror.fetch()
+
+
+def test_directory_that_became_a_file_changed_with_everything_below_it(repo: Repo, mirror: Mirror) -> None:
+    old = repo.tree("main")
+    repo.commit({"p/Kptfile": None})
+    repo.commit({"p": "file"})
+
+    assert mirror.changed_paths(old, repo.tree("main"), ["p", "p/Kptfile", "p/none"]) == {"p", "p/Kptfile"}

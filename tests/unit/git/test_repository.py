@@ -210,3 +210,14 @@ def test_damaged_objects_of_a_run_are_dropped_and_made_again(mirror: Mirror) -> 
     again.files({"f": File.of(b"new")})
     again.save()
     assert mirror.blob(oid, 9) == b"new"
+
+
+def test_refs_have_full_names_and_are_peeled(repo: Repo, mirror: Mirror) -> None:
+    head = repo.oid("main")
+    repo.tag("p/v1", message="release")
+    repo.tag("p/v2")
+
+    assert mirror.refs() == {"refs/heads/main": head, "refs/tags/p/v1": head, "refs/tags/p/v2": head}
+    assert mirror.head_branch == "main"
+    assert mirror.tag_commits() == {mirror.tag_object("refs/tags/p/v1"): head}
+    assert mirror.tag_object("refs/tags/p/v2") is None
