@@ -24,7 +24,7 @@ from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_in, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
-from reconciler.render.sharing import file_digest, masked_digest, set_values
+from reconciler.render.sharing import changed_paths, file_digest, masked_digest, set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -213,12 +213,9 @@ class _Reader(Struct):
 
     def requests(self, sides: _Sides, own_values: OwnValues) -> _Requests:
         """Return the objects that differ between main and a proposal."""
-        before, after = sides
         parts: list[list[tuple[bytes, str]]] = [[], []]
         digest = hashlib.sha256()
-        for path in sorted(path for path in before.keys() | after.keys() if path.endswith(_SUFFIXES)):
-            if path in before and before[path] == after.get(path):
-                continue
+        for path in (path for path in changed_paths(*sides) if path.endswith(_SUFFIXES)):
             for package, side in zip(sides, parts, strict=True):
                 there = path in package
                 side.append((masked_digest(package, path, own_values) if there else _EMPTY, path))

@@ -21,7 +21,7 @@ from reconciler.names.objects import Files
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.set_diff import deletion_consent
 from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
-from reconciler.render.sharing import masked_digest
+from reconciler.render.sharing import changed_paths, masked_digest
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3
@@ -219,9 +219,7 @@ class ImpactReader(Struct):
         """
         names = tuple(own_names)
         own_values, wide = OwnValues.of(names), OwnValues.of((*names, *values))
-        changed = sorted(after)
-        if before:
-            changed = sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
+        changed = changed_paths(before, after)
         digest, added, removed = hashlib.sha256(), 0, 0
         old, new = _Side(before, own_values), _Side(after, own_values)
         for path in changed:

@@ -28,7 +28,7 @@ from reconciler.functions.pipeline import StepEngine, declared_steps, find_engin
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.objects import File, Files, object_id, tree_id
+from reconciler.names.objects import File, Files, Mode, object_id, tree_id
 from reconciler.names.substitution import OwnValues
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
@@ -61,6 +61,10 @@ _SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS, _RUNS_NOWHERE}
 _EMPTY: Final = File.of(b"")
 
 
+_Digests = dict[tuple[str, tuple[bytes | int, ...]], bytes]
+"""The digests of masked files, by their paths and the places of own values."""
+
+
 class _FilledFiles(Mapping[str, File]):
     """The files of a member of a class: one with own values is made whenever it is asked for.
 
@@ -72,19 +76,20 @@ class _FilledFiles(Mapping[str, File]):
         files: Files,
         masked: Mapping[str, bytes],
         values: OwnValues,
-        digests: dict[tuple[str, tuple[bytes | int, ...]], bytes],
+        digests: _Digests,
+        oids: Mapping[str, Oid] | None = None,
     ) -> None:
         self._files = files
         self._masked = masked
         self._values = values
         self._digests = digests
-        self._oids = {path: object_id("blob", values.fill(data)) for path, data in masked.items()}
+        self.oids = oids or {path: object_id("blob", values.fill(data)) for path, data in masked.items()}
 
     def __getitem__(self, path: str) -> File:
         file = self._files[path]
         if path not in self._masked:
             return file
-        return File(self._values.fill(self._masked[path]), file.mode, self._oids[path])
+        return File(self._values.fill(self._masked[path]), file.mode, self.oids[path])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -93,10 +98,10 @@ class _FilledFiles(Mapping[str, File]):
         return len(self._files)
 
     @property
-    def tree(self) -> Oid:
-        """The id of their tree."""
-        masked = {path: File(b"", self._files[path].mode, oid) for path, oid in self._oids.items()}
-        return tree_id({**self._files, **masked})
+    def identities(self) -> Files:
+        """The files with their modes and ids, those with own values without bytes."""
+        masked = {path: File(b"", self._files[path].mode, oid) for path, oid in self.oids.items()}
+        return {**self._files, **masked}
 
     def masked_digest(self, path: str, own_values: OwnValues) -> bytes:
         """Return `masked_digest` of a file; members with their values at the same places share it."""
@@ -115,6 +120,17 @@ def masked_digest(files: Files, path: str, own_values: OwnValues) -> bytes:
     return file_digest(files[path], own_values)
 
 
+def changed_paths(before: Files, after: Files) -> list[str]:
+    """Return the paths of files that differ in bytes or modes, sorted."""
+    old, new = (files.identities if isinstance(files, _FilledFiles) else files for files in (before, after))
+    paths = old.keys() | new.keys()
+    return sorted(path for path in paths if _identity(old.get(path)) != _identity(new.get(path)))
+
+
+def _identity(file: File | None) -> tuple[Mode, Oid] | None:
+    return None if file is None else (file.mode, file.oid)
+
+
 def file_digest(file: File, own_values: OwnValues) -> bytes:
     """Return `masked_digest` of a file by itself."""
     return hashlib.sha256(own_values.mask(file.data)).digest()
@@ -124,7 +140,8 @@ class VariantClass(Struct, frozen=True):
     """Variants with equal inputs but for their own values, and the sample that is rendered for all of them.
 
     `mark` is the start of each placeholder, `inputs` are the sample's contents and `inventory`. A class
-    `is_idle` if its functions run nowhere, as long as its result has one of those that cannot.
+    `is_idle` if its functions run nowhere, as long as its result has one of those that cannot. `main` are the
+    files of the first member on main, and those of them with the places of own values.
     """
 
     members: tuple[tuple[ResolvedVariant, OwnValues], ...]
@@ -134,6 +151,18 @@ class VariantClass(Struct, frozen=True):
     placeholders: OwnValues
     mark: str
     is_idle: bool
+    main: tuple[Files, Mapping[str, bytes]] | None = None
+
+    def mains(self, contents: Contents) -> Iterator[tuple[Oid, Files]]:
+        """Yield what main has of each member, so that all of them share their masked digests."""
+        digests: _Digests = {}
+        if self.main is None:
+            return
+        files, masked = self.main
+        for resolved, values in self.members:
+            if resolved.local is not None:
+                oids = {path: contents[resolved.local][path].oid for path in masked}
+                yield resolved.local, _FilledFiles(files, masked, values, digests, oids)
 
     def fill(
         self, result: Package | Blocked, splits: Iterable[tuple[str, str]]
@@ -166,12 +195,12 @@ class VariantClass(Struct, frozen=True):
         policy = self.inventory.policy.functions
         if self.is_idle and all(_function(step, policy) != _RUNS_NOWHERE for step in _steps(result.files)):
             return
-        digests: dict[tuple[str, tuple[bytes | int, ...]], bytes] = {}
+        digests: _Digests = {}
         for resolved, values in self.members:
             # The draft decides too whether a conflict is hidden.
             if resolved.draft is None or not result.conflicts:
                 files = _FilledFiles(result.files, masked, values, digests)
-                yield resolved, replace(result, tree=files.tree, files=files)
+                yield resolved, replace(result, tree=tree_id(files.identities), files=files)
 
 
 def find_classes(
@@ -382,7 +411,9 @@ class _Inputs(Struct):
         )
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)
-        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle)
+        local = first.local if first.local in masked.trees else None
+        main = (self.contents[local], masked.trees[local]) if local is not None else None
+        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle, main)
 
 
 def _functions_of_spec(spec: PackageVariantSpec) -> Iterator[Function]:

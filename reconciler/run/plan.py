@@ -516,11 +516,12 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
             with stage("plan"):
-                rendered = judge_packages(inventory, fleet, rendered, {**compared, **contents})
+                trees = {**compared, **contents, **rendered.mains}
+                rendered = judge_packages(inventory, fleet, rendered, trees)
                 if (broken := _broken(rendered)).keys() - defects.keys():
                     defects |= broken
                     continue
-                plan = build_plan(inventory, fleet, rendered, shard, {**compared, **contents})
+                plan = build_plan(inventory, fleet, rendered, shard, trees)
         by_owner = {problem.owner: problem for problem in plan.problems if problem.reason == Reason.DEFECT}
         stalling = {
             variant.key: by_owner[variant.owner]
