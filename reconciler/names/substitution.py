@@ -111,6 +111,14 @@ class OwnValues(Struct, frozen=True):
         """Return a masked text with these values."""
         return self.fill(masked.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
+    def fill_value(self, masked: Any) -> Any:
+        """Return a value that `mask_value` made with these values; a text without any is shared."""
+        if isinstance(masked, str):
+            return self.fill_text(masked) if "\0" in masked else masked
+        if isinstance(masked, Mapping):
+            return {self.fill_value(str(key)): self.fill_value(part) for key, part in masked.items()}
+        return [self.fill_value(part) for part in masked] if isinstance(masked, list) else masked
+
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:
     """Yield the start of each occurrence of a value that is a word of its own."""

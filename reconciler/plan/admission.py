@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,13 +18,13 @@ from reconciler.base.values import LazyMapping
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.ids import GroupKind, PackageKey, group_of
-from reconciler.names.objects import File, Files
+from reconciler.names.objects import Files
 from reconciler.names.problems import defect_problem
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_in, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
-from reconciler.render.sharing import changed_paths, file_digest, masked_digest, set_values
+from reconciler.render.sharing import changed_paths, masked_digest, set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -155,13 +155,9 @@ class _Masked(dict[str, Any]):
 
 def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[str, Any] | None:
     """Return an object with its own values; what has none is shared."""
-
-    def fill(text: str) -> str:
-        return own_values.fill_text(text) if _MASK in text else text
-
     if not isinstance(value, _Masked) or not value.masked:
         return value
-    return {key: _mapped(part, fill) if key in value.masked else part for key, part in value.items()}
+    return {key: own_values.fill_value(part) if key in value.masked else part for key, part in value.items()}
 
 
 def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
@@ -169,15 +165,6 @@ def _masked(value: Mapping[str, Any], own_values: OwnValues) -> _Masked:
     pairs = ((key, part, value.get(key)) for key, part in masked.items())
     masked.masked = frozenset(key for key, part, before in pairs if part is not before and part != before)
     return masked
-
-
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a value with all of its texts changed."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, dict):
-        return {change(str(key)): _mapped(part, change) for key, part in value.items()}
-    return [_mapped(part, change) for part in value] if isinstance(value, list) else value
 
 
 # Objects of packages
@@ -227,7 +214,7 @@ class _Reader(Struct):
                     resource: value
                     for masked, path in side
                     if path in package
-                    for resource, value in self._read(masked, package[path], own_values).items()
+                    for resource, value in self._read(masked, package, path, own_values).items()
                 }
                 for package, side in zip(sides, parts, strict=True)
             )
@@ -235,20 +222,21 @@ class _Reader(Struct):
         return self._requests[key]
 
     def _read(
-        self, digest: bytes, file: File, own_values: OwnValues
+        self, digest: bytes, files: Files, path: str, own_values: OwnValues
     ) -> Mapping[ResourceId, Mapping[str, Any]]:
         if digest not in self._files:
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
                 ResourceId(*map(own_values.mask_text, resource)): _masked(value, own_values)
-                for resource, value in resources_in(file.data)
+                for resource, value in resources_in(files[path].data)
                 if resource.name
             }
         return self._files[digest]
 
-    def objects(self, file: File, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
+    def objects(self, files: Files, path: str, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
         """Yield the objects of a file."""
-        for value in self._read(file_digest(file, own_values), file, own_values).values():
+        digest = masked_digest(files, path, own_values)
+        for value in self._read(digest, files, path, own_values).values():
             yield _filled(value, own_values) or {}
 
     def governed(self, change: ObjectChange, kind: GroupKind, judge: Judge) -> tuple[AdmissionJudgement, ...]:
@@ -311,8 +299,8 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[tuple[OwnValues, File]]] = field(default_factory=dict)
-    _kinds: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
+    _main: dict[str, list[tuple[OwnValues, Files, str]]] = field(default_factory=dict)
+    _holds: dict[tuple[bytes, bytes, bytes], bool] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
         """Return a cluster; a snapshot without a name counts where there is no other cluster."""
@@ -336,18 +324,20 @@ class _Clusters(Struct):
                 place, own_values = self._main.setdefault(view.cluster, []), OwnValues.of((view.key.name,))
                 for _, package in sorted(view.packages.items() if view.deployment else ()):
                     files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
-                    place += [(own_values, files[p]) for p in sorted(files) if p.endswith(_SUFFIXES)]
+                    place += [(own_values, files, path) for path in sorted(files) if path.endswith(_SUFFIXES)]
         word = kind.kind.encode()
         return [
             value
-            for own_values, file in self._main.get(name, ())
-            if word in file.data and holding in file.data and word in self._words(file.data)
-            for value in self.reader.objects(file, own_values)
+            for own_values, files, path in self._main.get(name, ())
+            if self._may_hold(files, path, own_values, word, holding)
+            for value in self.reader.objects(files, path, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]
 
-    def _words(self, data: bytes) -> frozenset[bytes]:
-        """Return what may be a kind in a file; equal files of a fleet are read once."""
-        if data not in self._kinds:
-            self._kinds[data] = frozenset(_KIND.findall(data))
-        return self._kinds[data]
+    def _may_hold(self, files: Files, path: str, own_values: OwnValues, word: bytes, holding: bytes) -> bool:
+        """Tell whether a file may have a kind and has a text; equal files of a fleet are searched once."""
+        key = masked_digest(files, path, own_values), own_values.mask(word), own_values.mask(holding)
+        if key not in self._holds:
+            data = files[path].data
+            self._holds[key] = word in data and holding in data and word in _KIND.findall(data)
+        return self._holds[key]

@@ -1,6 +1,7 @@
 """Find the losses of proposals: compare main with what is proposed, and count in the snapshots. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -20,7 +21,7 @@ from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import policy_at_end
 from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_in
-from reconciler.render.sharing import set_values
+from reconciler.render.sharing import changed_paths, masked_digest, set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs
@@ -76,7 +77,8 @@ class LossReader(Struct):
 
     inventory: Inventory
     locks: LockUpdate
-    _removable: dict[tuple[bytes, bool], _Takers] = field(default_factory=dict)
+    _removable: dict[bytes, tuple[_Takers, bool]] = field(default_factory=dict)
+    """By the masked digest of a file, and whether they have the places of own values."""
     _candidates: tuple[Candidate, ...] | None = None
 
     def of_changes(
@@ -131,8 +133,9 @@ class LossReader(Struct):
         resolved = context.resolved.get(change.variant) if change.variant is not None else None
         values = set_values(resolved.variant.spec) if resolved is not None else ()
         own_values = OwnValues.of((*change.own_names, *values))
-        old = self._all({path: f for path, f in before.items() if after.get(path) != f}, own_values)
-        new = {**self._all(elsewhere, own_values), **self._all(after, own_values)} if old else {}
+        old = self._all(before, changed_paths(before, after), own_values)
+        sides = (elsewhere, after) if old else ()
+        new = dict(chain.from_iterable(self._all(side, side, own_values).items() for side in sides))
         named = {resource._replace(namespace="") for resource in new}
         for resource, value in sorted(old.items(), key=lambda item: item[0]):
             # Who applies a resource without a namespace may have put it there before.
@@ -142,24 +145,33 @@ class LossReader(Struct):
             else:
                 yield from self._of_resource(cluster, resource, value)
 
-    def _all(self, files: Files, own_values: OwnValues) -> _Takers:
-        """Return the resources of a package that take others with them."""
+    def _all(self, files: Files, paths: Iterable[str], own_values: OwnValues) -> _Takers:
+        """Return the resources of these files that take others with them."""
         takers: dict[ResourceId, Mapping[str, object]] = {}
-        for path in sorted(files):
-            data = files[path].data
-            if path.endswith((".yaml", ".yml", ".json")) and any(mark in data for mark in _MARKS):
-                takers.update(self._takers(data, own_values))
+        for path in sorted(paths):
+            if path in files and path.endswith((".yaml", ".yml", ".json")):
+                takers.update(self._takers(files, path, own_values))
         return takers
 
-    def _takers(self, data: bytes, own_values: OwnValues) -> _Takers:
-        masked = own_values.mask(data)
-        key = masked, masked is data  # a file may have zero bytes itself
-        if key not in self._removable:
-            takers = dict(_removable(data))
-            if masked is not data and own_values.may_be_in([[*name, body] for name, body in takers.items()]):
+    def _takers(self, files: Files, path: str, own_values: OwnValues) -> _Takers:
+        digest, fill = masked_digest(files, path, own_values), own_values.fill_text
+        if digest not in self._removable:
+            data = files[path].data
+            takers: _Takers = dict(_removable(data)) if any(mark in data for mark in _MARKS) else {}
+            parts = [[*name, body] for name, body in takers.items()]
+            has_values = own_values.may_be_in(parts)
+            if has_values and "\\x00" in repr(parts):
                 return takers
-            self._removable[key] = takers
-        return self._removable[key]
+            if has_values:
+                takers = {
+                    ResourceId(*map(own_values.mask_text, name)): own_values.mask_value(body)
+                    for name, body in takers.items()
+                }
+            self._removable[digest] = takers, has_values
+        takers, has_values = self._removable[digest]
+        if not has_values:
+            return takers
+        return {ResourceId(*map(fill, name)): own_values.fill_value(body) for name, body in takers.items()}
 
     def _of_resource(self, cluster: str, resource: ResourceId, value: Mapping[str, object]) -> Iterator[Loss]:
         if resource.group_kind == NAMESPACE:

@@ -109,7 +109,7 @@ class _FilledFiles(Mapping[str, File]):
         places = (numbers.pop(value, value) for value in own_values.values)
         key = (path, (*places, *numbers))
         if key not in self._digests:
-            self._digests[key] = file_digest(self[path], own_values)
+            self._digests[key] = _digest(self[path], own_values)
         return self._digests[key]
 
 
@@ -117,7 +117,7 @@ def masked_digest(files: Files, path: str, own_values: OwnValues) -> bytes:
     """Return what a file has in common with those that are equal but for own values."""
     if isinstance(files, _FilledFiles):
         return files.masked_digest(path, own_values)
-    return file_digest(files[path], own_values)
+    return _digest(files[path], own_values)
 
 
 def changed_paths(before: Files, after: Files) -> list[str]:
@@ -131,9 +131,10 @@ def _identity(file: File | None) -> tuple[Mode, Oid] | None:
     return None if file is None else (file.mode, file.oid)
 
 
-def file_digest(file: File, own_values: OwnValues) -> bytes:
-    """Return `masked_digest` of a file by itself."""
-    return hashlib.sha256(own_values.mask(file.data)).digest()
+def _digest(file: File, own_values: OwnValues) -> bytes:
+    masked = own_values.mask(file.data)
+    # A file without own values is none with the bytes of a masked one.
+    return file.oid.encode() if masked is file.data else hashlib.sha256(masked).digest()
 
 
 class VariantClass(Struct, frozen=True):
