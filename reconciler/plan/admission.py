@@ -299,8 +299,9 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, list[tuple[OwnValues, Files, str]]] = field(default_factory=dict)
-    _holds: dict[tuple[bytes, bytes, bytes], bool] = field(default_factory=dict)
+    _main: dict[str, dict[bytes, list[tuple[OwnValues, Files, str]]]] = field(default_factory=dict)
+    """The files on main by the words that may be kinds, of each cluster."""
+    _words: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
         """Return a cluster; a snapshot without a name counts where there is no other cluster."""
@@ -320,24 +321,31 @@ class _Clusters(Struct):
     def _of_main(self, name: str, kind: GroupKind, holding: bytes) -> Sequence[Mapping[str, Any]]:
         """Return the objects of a kind that packages on main of a cluster have, in files that hold this."""
         if not self._main:
-            for view in self.inventory.repositories.values():
-                place, own_values = self._main.setdefault(view.cluster, []), OwnValues.of((view.key.name,))
-                for _, package in sorted(view.packages.items() if view.deployment else ()):
-                    files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
-                    place += [(own_values, files, path) for path in sorted(files) if path.endswith(_SUFFIXES)]
-        word = kind.kind.encode()
+            self._index_main()
         return [
             value
-            for own_values, files, path in self._main.get(name, ())
-            if self._may_hold(files, path, own_values, word, holding)
+            for own_values, files, path in self._main[name].get(kind.kind.encode(), ())
+            if holding in files[path].data
             for value in self.reader.objects(files, path, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
         ]
 
-    def _may_hold(self, files: Files, path: str, own_values: OwnValues, word: bytes, holding: bytes) -> bool:
-        """Tell whether a file may have a kind and has a text; equal files of a fleet are searched once."""
-        key = masked_digest(files, path, own_values), own_values.mask(word), own_values.mask(holding)
-        if key not in self._holds:
-            data = files[path].data
-            self._holds[key] = word in data and holding in data and word in _KIND.findall(data)
-        return self._holds[key]
+    def _index_main(self) -> None:
+        """Index what main has; equal files of a fleet are searched once."""
+        for view in self.inventory.repositories.values():
+            place, own_values = self._main.setdefault(view.cluster, {}), OwnValues.of((view.key.name,))
+            for _, package in sorted(view.packages.items() if view.deployment else ()):
+                files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
+                for path in sorted(files):
+                    if path.endswith(_SUFFIXES):
+                        for word in self._words_of(files, path, own_values):
+                            place.setdefault(word, []).append((own_values, files, path))
+
+    def _words_of(self, files: Files, path: str, own_values: OwnValues) -> frozenset[bytes]:
+        digest = masked_digest(files, path, own_values)
+        if digest not in self._words:
+            words = frozenset(_KIND.findall(files[path].data))
+            if not words.isdisjoint(own_values.values):
+                return words
+            self._words[digest] = words
+        return self._words[digest]

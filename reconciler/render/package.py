@@ -287,11 +287,13 @@ def _origins(
 
 def _untouched(
     variants: Iterable[ResolvedVariant], contents: Contents, inventory: Inventory, run: RunPipelines
-) -> frozenset[ObjectName]:
+) -> set[ObjectName]:
     """Return the variants that have on main, byte by byte, what a new package of the old upstream is.
 
-    Such a package has no edits: its update is a new package (D32), and there is nothing to merge.
+    Where the record has it, no rendering needs to tell. Such a package has no edits: its update is a new
+    package (D32), and there is nothing to merge.
     """
+    untouched: set[ObjectName] = set()
     made: dict[ObjectName, ResolvedVariant] = {}
     for resolved in variants:
         base, local, draft = resolved.base, resolved.local, resolved.draft
@@ -301,7 +303,12 @@ def _untouched(
         if base.tree == resolved.pin.tree or not contents.keys() >= trees:
             continue
         is_edited = draft is not None and draft.append_only
-        if not is_edited and not any(list_subpackages(contents[tree], {}) for tree in trees):
+        if is_edited or any(list_subpackages(contents[tree], {}) for tree in trees):
+            continue
+        record = inventory.records.get(resolved.variant.key)
+        if record is not None and record.upstream_tree == base.tree and local in (record.unedited or ()):
+            untouched.add(resolved.variant.key)
+        else:
             made[resolved.variant.key] = replace(resolved, pin=base, local=None, base=None)
     begun = {
         key: _render_fresh(VariantInputs(resolved, contents, {}, inventory.policy), inventory)
@@ -313,7 +320,7 @@ def _untouched(
         inputs = VariantInputs(made[key], contents, {}, inventory.policy)
         return _restore(files, result, _published(updated[key], contents), inputs, inventory)
 
-    return frozenset(
+    return untouched.union(
         key
         for key, package in run_functions(begun, run, restore).items()
         if isinstance(package, Package) and package.tree == updated[key].local
