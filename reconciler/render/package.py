@@ -305,8 +305,7 @@ def _untouched(
         is_edited = draft is not None and draft.append_only
         if is_edited or any(list_subpackages(contents[tree], {}) for tree in trees):
             continue
-        record = inventory.records.get(resolved.variant.key)
-        if record is not None and record.upstream_tree == base.tree and local in (record.unedited or ()):
+        if resolved.is_unedited:
             untouched.add(resolved.variant.key)
         else:
             made[resolved.variant.key] = replace(resolved, pin=base, local=None, base=None)

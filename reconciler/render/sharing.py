@@ -409,6 +409,7 @@ class _Inputs(Struct):
             base=first.base and _with_tree(first.base, filled),
             local=filled.get(first.local, first.local) if first.local is not None else None,
             draft=None,
+            is_unedited=all(resolved.is_unedited for resolved, _ in members),
         )
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)

@@ -96,7 +96,8 @@ class ResolvedVariant(Struct, frozen=True):
     `candidates` are the revisions that a package without upstreamLock may have been made from. `has_charts`
     is set if the upstream may have charts of Helm, which are rendered anew for other values. `held_back` is
     what a rollout keeps from being the pin, None if none does. `draft_local` is the draft without what its
-    variant wrote there and does not ask for any more, None if it has nothing of that.
+    variant wrote there and does not ask for any more, None if it has nothing of that. `is_unedited`
+    tells that main has what is made of the base, byte by byte.
     """
 
     variant: DesiredVariant
@@ -121,6 +122,7 @@ class ResolvedVariant(Struct, frozen=True):
     held_back: HeldBack | None = None
     subpackages: tuple[SubpackagePin, ...] = ()
     draft_local: Oid | None = None
+    is_unedited: bool = False
 
     @property
     def requested(self) -> Pin:

@@ -52,14 +52,7 @@ def input_facts(
         "repository": view.key.name,
         "downstream": _place(downstream, view.manifest.spec.git.repo if view.manifest.spec.git else ""),
         "deployment": view.deployment,
-        "upstream": [
-            *_place(pin.package, pin.repo),
-            pin.repo,
-            pin.ref,
-            pin.revision,
-            pin.commit.oid,
-            pin.tree,
-        ],
+        "upstream": _upstream_fact(pin),
         "spec": variant_values(variant),
         "objects": _injected(variant, inventory.snapshot.of(view.cluster), objects),
     }
@@ -75,6 +68,22 @@ def input_facts(
     if inventory.function_facts:
         facts["functions"] = inventory.function_facts
     return facts
+
+
+def _upstream_fact(pin: Pin) -> list[Any]:
+    return [*_place(pin.package, pin.repo), pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree]
+
+
+def has_new_upstream_alone(
+    resolved: ResolvedVariant, facts: Mapping[str, Any], record: PackageVariantRecord | None
+) -> bool:
+    """Tell whether main has, unedited, what was made of the base, and only the upstream changed since."""
+    base, local = resolved.base, resolved.local
+    if record is None or base is None or local is None or base.tree == resolved.pin.tree:
+        return False
+    if record.output_tree != local or local not in (record.unedited or ()):
+        return False
+    return inputs_digest({**facts, "upstream": _upstream_fact(base)}) == record.inputs
 
 
 def _place(package: PackageKey, registered: str) -> list[str]:

@@ -60,6 +60,7 @@ from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
     has_charts,
+    has_new_upstream_alone,
     index_objects,
     input_facts,
     inputs_digest,
@@ -481,7 +482,8 @@ def resolve_variant(
         has_charts=has_charts(pin, variant, inventory),
         subpackages=subpackages,
     )
-    return replace(resolved, settled=find_settled(resolved, record))
+    is_unedited = has_new_upstream_alone(resolved, facts, record)
+    return replace(resolved, settled=find_settled(resolved, record), is_unedited=is_unedited)
 
 
 def _ticks(
