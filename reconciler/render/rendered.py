@@ -182,6 +182,6 @@ class Rendered(Struct, frozen=True):
     releases: Mapping[PackageKey, Package | Blocked] = field(default_factory=dict)
     deliveries: RenderedDeliveries = RenderedDeliveries()
     mains: Mapping[Oid, Files] = field(default_factory=dict)
-    """Trees of main whose packages share what is computed of them."""
+    """Trees of main; packages of one class share what is computed of them."""
     unjudged: tuple[AdmissionJudgement, ...] = ()
     """Clusters with a proposal of which too little is known to judge it."""
