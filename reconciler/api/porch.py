@@ -347,7 +347,7 @@ class SecretRef(ApiModel):
 class GitRepository(ApiModel):
     """URL, branch and directory of a repository."""
 
-    repo: str
+    repo: Annotated[str, Field(pattern=r"\S")]
     """Address of the repository; `./` and `../` start at the control repository."""
     branch: str = "main"
     """Branch with the published packages, called main in this documentation."""

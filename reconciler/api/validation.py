@@ -279,7 +279,7 @@ def _limit_text(kind: str, context: Mapping[str, Any]) -> str:
             return f"be at most {(1 << 63) - 1}"
         case "too_short":
             return "have an item"
-        case "string_too_short":
+        case "string_too_short" | "string_pattern_mismatch":
             return "not be empty"
     return ""
 

@@ -335,6 +335,8 @@ _UNWANTED = frozenset(
     )
 )
 _NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
+_NO_PACKAGE = frozenset((Reason.INVALID_PACKAGE, Reason.PACKAGE_EXISTS))
+_MEND = "Correct it by a commit to its branch, or close it."
 _LAST = (sys.maxsize, 0)
 _WHO_LEFT = {Reason.ORPHANED: "Its manifest is gone"}
 
@@ -502,8 +504,14 @@ def _losing(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
 
 
 def _of_draft(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
-    """Yield what its cluster would refuse, and the edits of people that its functions write over."""
+    """Yield what its cluster would refuse, and the edits of people that its functions write over.
+
+    And what a commit of a person made of it that is no package, or none of ours.
+    """
     target = plan.context.targets.get(change.package) if plan.context is not None else None
+    if target is not None and change.reason in _NO_PACKAGE:
+        objection = Objection(_LAST, f"is no package of ours: {change.message}", step=_MEND)
+        yield from ((short_branch(d.ref), objection) for d in target.package.drafts if d.append_only)
     if target is None or target.draft is None:
         return
     refused = "Correct it, or make the cluster take it, by recreating the object for example."

@@ -115,6 +115,9 @@ def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
         raise ValueError("two waves have one name")
     if UNLISTED in names[:-1]:
         raise ValueError(f"{UNLISTED} is the name of the last wave")
+    last = waves[-1]
+    if last.name == UNLISTED and (last.selector or last.size != Wave(UNLISTED).size):
+        raise ValueError(f"{UNLISTED} takes all that no other wave has: remove its selector and size")
     return waves
 
 

@@ -100,10 +100,12 @@ class _Side(NamedTuple):
 
 def _sides(resolved: ResolvedVariant, contents: Contents) -> Iterator[_Side]:
     draft = resolved.draft.tree if resolved.draft is not None and resolved.draft.append_only else None
-    both = ((resolved.base, resolved.local, False), (resolved.draft_base, draft, True))
-    for base, local, is_draft in both if resolved.settled is None else ():
-        if base and local and contents.keys() >= {base.tree, local}:
-            yield _Side(base.tree, local, is_draft)
+    # What nobody edited is made anew.
+    local = None if resolved.is_unedited else resolved.local
+    both = ((resolved.base, local, False), (resolved.draft_base, draft, True))
+    for base, side, is_draft in both if resolved.settled is None else ():
+        if base and side and contents.keys() >= {base.tree, side}:
+            yield _Side(base.tree, side, is_draft)
 
 
 def _taken_back(resolved: ResolvedVariant, taken: Mapping[tuple[ObjectName, bool], Oid]) -> ResolvedVariant:

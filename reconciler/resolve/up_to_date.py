@@ -74,16 +74,22 @@ def _upstream_fact(pin: Pin) -> list[Any]:
     return [*_place(pin.package, pin.repo), pin.repo, pin.ref, pin.revision, pin.commit.oid, pin.tree]
 
 
-def has_new_upstream_alone(
+def has_no_edits(
     resolved: ResolvedVariant, facts: Mapping[str, Any], record: PackageVariantRecord | None
 ) -> bool:
-    """Tell whether main has, unedited, what was made of the base, and only the upstream changed since."""
+    """Tell whether main has, unedited, what was made of the base, so that an update is a new package.
+
+    Values of cluster objects that are gone stay: with injectors, nothing else than the upstream may differ.
+    """
     base, local = resolved.base, resolved.local
     if record is None or base is None or local is None or base.tree == resolved.pin.tree:
         return False
-    if record.output_tree != local or local not in (record.unedited or ()):
+    if record.upstream_tree != base.tree or record.output_tree != local:
         return False
-    return inputs_digest({**facts, "upstream": _upstream_fact(base)}) == record.inputs
+    if local not in (record.unedited or ()):
+        return False
+    has_injectors = resolved.variant.spec.injectors or record.spec.get("injectors")
+    return not has_injectors or inputs_digest({**facts, "upstream": _upstream_fact(base)}) == record.inputs
 
 
 def _place(package: PackageKey, registered: str) -> list[str]:

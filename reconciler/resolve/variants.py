@@ -60,7 +60,7 @@ from reconciler.resolve.up_to_date import (
     ObjectIndex,
     find_settled,
     has_charts,
-    has_new_upstream_alone,
+    has_no_edits,
     index_objects,
     input_facts,
     inputs_digest,
@@ -482,7 +482,7 @@ def resolve_variant(
         has_charts=has_charts(pin, variant, inventory),
         subpackages=subpackages,
     )
-    is_unedited = has_new_upstream_alone(resolved, facts, record)
+    is_unedited = has_no_edits(resolved, facts, record)
     return replace(resolved, settled=find_settled(resolved, record), is_unedited=is_unedited)
 
 

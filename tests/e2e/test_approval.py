@@ -1,5 +1,6 @@
 """Approval by policy in Git alone: the local forge merges what a rule lets pass, and nothing else."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def test_a_deletion_is_never_approved(tmp_path: Path) -> None:
 
 
 _NO_YAML = "a: [\n: }"
+_NO_OWNER = "without the line of the owner"
 _WRONG_PIPELINE = """\
 pipeline:
   mutators:
@@ -59,10 +61,12 @@ pipeline:
     ("file", "text", "why"),
     [
         ("app.yaml", _NO_YAML, "app.yaml, which had resources before, is broken"),
-        ("Kptfile", _NO_YAML, "web/Kptfile cannot be read"),
+        ("Kptfile", _NO_YAML, "and its Kptfile cannot be read"),
         ("Kptfile", _WRONG_PIPELINE, "data.nothing is no field of set-namespace"),
+        ("Kptfile", _NO_OWNER, "is no package of ours: Package web in repository edge-1 exists"),
+        ("link.yaml", "/etc/passwd", "could not be read: link.yaml: in the target of the link"),
     ],
-    ids=["a file of resources", "the Kptfile", "the pipeline"],
+    ids=["a file of resources", "the Kptfile", "the pipeline", "the owner", "a link out of it"],
 )
 def test_a_draft_that_a_person_broke_is_approved_by_nobody(
     tmp_path: Path, file: str, text: str, why: str
@@ -72,7 +76,12 @@ def test_a_draft_that_a_person_broke_is_approved_by_nobody(
     branch = world.draft_branch("edge-1", "web")
     with world.edit("edge-1", "Break it", branch=branch) as copy:
         path = copy / "web" / file
-        path.write_text(text if text == _NO_YAML else f"{path.read_text()}{text}")
+        if text.startswith("/"):
+            path.symlink_to(text)
+        elif text == _NO_OWNER:
+            path.write_text(re.sub(".*reconciler.dev/owner.*\n", "", path.read_text()))
+        else:
+            path.write_text(text if text == _NO_YAML else f"{path.read_text()}{text}")
     for _ in range(2):
         world.run("apply")
 

@@ -68,6 +68,7 @@ def test_dangerous_classes_come_first_and_further_ones_last() -> None:
     [
         ({"rollouts": [{"waves": [{"name": "a"}, {"name": "a"}]}]}, "two waves have one name"),
         ({"rollouts": [{"waves": [{"name": "rest"}, {"name": "a"}]}]}, "rest is the name of the last wave"),
+        ({"rollouts": [{"waves": [{"name": "rest", "size": 1}]}]}, "rest takes all that no other wave has"),
         ({"rollouts": [{"waves": [{"name": "a", "gates": {"objects": [{**GATE, "kind": "Pod"}]}}]}]},
          "the health of apps/v1 Pod is not known; known are"),
         ({"rollouts": [{"waves": [{"name": "a", "gates": {"objects": [{**GATE, "name": "{x}-{y}"}]}}]}]},
@@ -174,7 +175,7 @@ def test_an_empty_rule_selects_everything() -> None:
     ("waves", "named"),
     [
         ([Wave("a"), Wave("b", gates=Gates(approval=True))], "b"),
-        ([Wave("a"), Wave("rest", size="10%", gates=Gates(approval=True))], "rest"),
+        ([Wave("a"), Wave("rest", gates=Gates(approval=True))], "rest"),
         ([Wave("a", gates=Gates(approval=True)), Wave("b")], ""),
         ([Wave("a"), Wave("b", selector={"matchLabels": {"x": "y"}}, gates=Gates(approval=True))], ""),
     ],

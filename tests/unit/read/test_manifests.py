@@ -117,6 +117,8 @@ BAD = {
         *("5:3 DuplicateKey", "'name'", "Keep one", f"{X}, broken")),
     "a missing required field": (*(NO_REPO, "7:5 MissingField", "Missing required field spec.git.repo"),
         *("Add repo to spec.git.", "Repository platform/r")),
+    "an empty address": (*(NO_REPO.replace("git:\n", 'git:\n    repo: " "\n'),
+        "7:11 InvalidManifest", "spec.git.repo must not be empty"), *("", "Repository platform/r")),
     "a version of a set that is served no more": (*(OLD_SET, "1:13 UnsupportedVersion",
         f"{PORCH} is not supported"), *("Write it as config.porch.kpt.dev/v1alpha2:\napiVersion: ", SET_KEY)),
     "a set of the old version with the fields of the new one": (*(OLD_SET + NEW_FIELDS,
