@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -111,7 +112,8 @@ def render_packages(
     for shared in find_classes(variants, contents, inventory, made):
         splits: list[tuple[str, str]] = []
         watched = _with_splits(run, splits)
-        sample = _render_variants((shared.sample,), shared.contents, shared.inventory, watched)
+        like = {shared.sample.variant.key: shared.members[0][0].variant.key}
+        sample = _render_variants((shared.sample,), shared.contents, shared.inventory, watched, like=like)
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh, splits):
             key = resolved.variant.key
             rendered[key] = RenderedVariant(key, package, time=times[key])
@@ -147,7 +149,10 @@ def _render_variants(
     inventory: Inventory,
     run: RunPipelines,
     show_progress: Callable[[Sequence[ResolvedVariant]], Iterable[ResolvedVariant]] = iter,
+    *,
+    like: Mapping[ObjectName, ObjectName] = MappingProxyType({}),
 ) -> dict[ObjectName, RenderedVariant]:
+    """Render each package by itself. Defects are told of the variant that a sample is `like`."""
     resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
 
     def restore(key: tuple[ObjectName, bool], files: Files, result: PipelineResult) -> Files | Blocked:
@@ -168,7 +173,7 @@ def _render_variants(
     anew = {r.variant.key: replace(r, local=None, base=None) for r in variants if r.variant.key in untouched}
     sides = render_sides([anew.get(r.variant.key, r) for r in variants], contents, run)
     rendered = [
-        _guarded(anew.get(resolved.variant.key, resolved), contents, inventory, sides)
+        _guarded(anew.get(resolved.variant.key, resolved), contents, inventory, sides, like)
         for resolved in show_progress(variants)
     ]
     fresh = {(package.variant, False): package.fresh for package in rendered}
@@ -186,7 +191,7 @@ def _render_variants(
         package, resolved = done[key], resolved_by_key[key[0]]
         variant = resolved.variant
         try:
-            with guard(f"PackageVariant {variant.key}"):
+            with guard(f"PackageVariant {like.get(variant.key, variant.key)}"):
                 edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
                 written_over = overwritten_edits(edited, run) if edited is not None else ()
                 before = _lost_before(resolved, inventory) if key[1] else ()
@@ -343,12 +348,16 @@ def _builtins(policy: Policy) -> RunPipelines:
 
 
 def _guarded(
-    resolved: ResolvedVariant, contents: Contents, inventory: Inventory, sides: RenderedSides
+    resolved: ResolvedVariant,
+    contents: Contents,
+    inventory: Inventory,
+    sides: RenderedSides,
+    like: Mapping[ObjectName, ObjectName],
 ) -> RenderedVariant:
     """Render one variant's package up to its functions; a defect, as of a merge, blocks it alone."""
     variant = resolved.variant
     try:
-        with guard(f"PackageVariant {variant.key}"):
+        with guard(f"PackageVariant {like.get(variant.key, variant.key)}"):
             return render_variant(resolved, contents, inventory, sides)
     except DefectError as error:
         problem = defect_problem(error, variant.source.location, variant.owner)

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import APPLY_REPLACEMENTS, APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
@@ -179,7 +180,8 @@ class VariantClass(Struct, frozen=True):
         if any(len(separator) != 1 or any(separator in text for text in texts) for separator in between):
             return
         if isinstance(result, Blocked):
-            if self.mark not in repr(result):
+            # A bug of ours is the problem of each member by itself.
+            if result.reason is not Reason.DEFECT and self.mark not in repr(result):
                 yield from ((resolved, result) for resolved, _ in self.members)
             return
         mark = self.mark.encode()

@@ -658,6 +658,7 @@ def _end_of_first_line(tree: Tree, slot: Slot) -> int:
 
 
 _BOM: Final = "\ufeff"
+_BARE_LINE_END: Final = re.compile(r"(?<!\r)\n")
 _BLANK_LINES: Final = re.compile(r"^[ \t]*\n", re.MULTILINE)
 
 
@@ -693,6 +694,9 @@ def edit_tree(tree: Tree, edits: tuple[Edit, ...], limits: YamlLimits = PACKAGE_
     for spelling in _spellings(tree, limits):
         with suppress(CannotSpliceError):
             result = _splice_all(spelling, edits, limits)
+            if 0 < tree.text.count("\n") == tree.text.count("\r\n"):
+                # An edit may have replaced all that told how lines end.
+                result = _BARE_LINE_END.sub("\r\n", result)
             for end in ("", "\n"):  # a block scalar at the end of the text may need its line break
                 if _parses_to(result + end, expected, limits):
                     return EditResult(result + end)

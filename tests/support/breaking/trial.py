@@ -76,7 +76,8 @@ def failures(
         found.append(f"exit code {said.code}")
     if "Traceback" not in said.err:
         found.append("there is no traceback")
-    if not blamed and unit not in said.err:
+    # Of a blueprint's packages one stands for all that are rendered alike.
+    if not blamed and not any(name in said.err for name in (unit, *_packages(unit))):
         found.append("nothing names the unit")
     most = next((names for names in sorted(_around(unit), key=len) if mine <= names), None)
     if most is None:
