@@ -87,7 +87,10 @@ def find_former(
             metadata=ObjectMeta(name=key.name, namespace=key.namespace, annotations={CLUSTER: cluster}),
             spec=RepositorySpec(
                 deployment=True,
-                git=GitRepository(repo=place.address, branch=place.branch, directory=place.directory),
+                # A record of an earlier version may have no address.
+                git=GitRepository.model_construct(
+                    repo=place.address, branch=place.branch, directory=place.directory
+                ),
             ),
         )
         registration = Sourced(key, manifest, Source(Location(record.manifest)))

@@ -152,7 +152,7 @@ def _render_variants(
     *,
     like: Mapping[ObjectName, ObjectName] = MappingProxyType({}),
 ) -> dict[ObjectName, RenderedVariant]:
-    """Render each package by itself. Defects are told of the variant that a sample is `like`."""
+    """Render each package by itself. Defects name the variant that a sample is `like`."""
     resolved_by_key = {resolved.variant.key: resolved for resolved in variants}
 
     def restore(key: tuple[ObjectName, bool], files: Files, result: PipelineResult) -> Files | Blocked:

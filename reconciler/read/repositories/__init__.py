@@ -145,7 +145,7 @@ def describe_repositories(
 def _empty_view(registration: Registration, mirrors: Mirrors, policy: Policy) -> RepositoryView:
     """Return the view of a registration without content, with a problem if it is not usable."""
     manifest = registration.manifest
-    git = manifest.spec.git or GitRepository(repo="")
+    git = manifest.spec.git or GitRepository.model_construct(repo="")
     annotations = manifest.metadata.annotations or {}
     unavailable = annotations.get(UNAVAILABLE, "")
     view = RepositoryView(

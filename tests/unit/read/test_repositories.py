@@ -422,7 +422,7 @@ def test_unavailable_repository_is_a_problem_and_the_others_proceed(
     assert views["edge"].is_available
 
 
-@pytest.mark.parametrize("remote", ["ext::sh -c id", "--upload-pack=id", "ftp://example.com/x", ""])
+@pytest.mark.parametrize("remote", ["ext::sh -c id", "--upload-pack=id", "ftp://example.com/x"])
 def test_unusable_address_is_a_problem(read: Read, remote: str) -> None:
     assert read(registration(remote))["edge"].problem is not None
 
