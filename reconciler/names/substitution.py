@@ -74,9 +74,12 @@ class OwnValues(Struct, frozen=True):
         return b"\0".join([*parts, data[end:]])
 
     def fill(self, masked: bytes) -> bytes:
-        """Return masked data with these values."""
+        """Return masked data with these values; data with zero bytes of its own, which `mask` left, stays."""
         parts = masked.split(b"\0")
-        parts[1::2] = [self.values[int(number)] for number in parts[1::2]]
+        try:
+            parts[1::2] = [self.values[int(number)] for number in parts[1::2]]
+        except (ValueError, IndexError):
+            return masked
         return b"".join(parts)
 
     def mask_text(self, text: str) -> str:

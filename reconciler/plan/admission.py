@@ -324,7 +324,7 @@ class _Clusters(Struct):
             self._index_main()
         return [
             value
-            for own_values, files, path in self._main[name].get(kind.kind.encode(), ())
+            for own_values, files, path in self._main.get(name, {}).get(kind.kind.encode(), ())
             if holding in files[path].data
             for value in self.reader.objects(files, path, own_values)
             if (identity := identity_of(value)) is not None and identity[0] == kind
