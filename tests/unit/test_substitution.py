@@ -65,3 +65,11 @@ def test_any_value_keeps_type_and_quotes_of_a_text(value: str, before: str) -> N
         assert is_plain(text) == is_plain(f"{before}web")
         assert load_documents(f"a: {text}\n".encode())[0].value == {"a": text}
         assert emit(text) in (text, f'"{text}"')
+
+
+@pytest.mark.parametrize("data", [b"a\0b", b"a\0b\0c", b"a\0009\0c"])
+def test_what_has_zero_bytes_of_its_own_stays(data: bytes) -> None:
+    values = OwnValues.of(["a", "web"])
+
+    assert values.mask(data) is data
+    assert values.fill(data) == data
