@@ -20,7 +20,8 @@ from reconciler.render import update
 from reconciler.render.update.sides import MergeCache
 from tests.support.breaking.world import CONTAINERS, PACKAGES
 
-_WORDS = re.compile("|".join(("yew", *PACKAGES, *CONTAINERS)))
+_WORDS = re.compile(rf"(?<![a-z0-9_])(?:{'|'.join(('yew', *PACKAGES, *CONTAINERS))})(?![a-z0-9_])")
+"""The names of units as whole words: three letters of one can stand in the name of a temporary directory."""
 _WORDS_BYTES = re.compile(_WORDS.pattern.encode())
 _DEPTH = 9
 _MOST = 8
