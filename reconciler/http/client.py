@@ -577,6 +577,8 @@ class Client:
                 request.method, url, headers, request.content, limit=request.limit, until=until
             )
         except NoAnswerError as error:
+            if error.is_broken:
+                self.answered.add(find_server(url))
             if not error.is_final:
                 return Reply(0, data=str(error), url=url)
             unreadable = ClassifiedReply(ReplyKind.LOST, str(error))

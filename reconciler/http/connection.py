@@ -23,11 +23,15 @@ _REFUSAL_BYTES = 1 << 16
 
 
 class NoAnswerError(Exception):
-    """No whole answer came; with `is_final` another try would not help."""
+    """No whole answer came; with `is_final` another try would not help.
 
-    def __init__(self, message: str, *, is_final: bool = False) -> None:
+    With `is_broken` the server is there: it sent something that cannot be read, or closed the connection.
+    """
+
+    def __init__(self, message: str, *, is_final: bool = False, is_broken: bool = False) -> None:
         super().__init__(message)
         self.is_final = is_final
+        self.is_broken = is_broken
 
 
 class Connections:
@@ -71,7 +75,9 @@ class Connections:
                 body = _read(reply.iter_raw(), reply.headers.get("content-encoding", ""), most)
                 lowered = {name.lower(): value for name, value in reply.headers.items()}
         except (httpx.HTTPError, httpx.StreamError, zlib.error) as error:
-            raise NoAnswerError(f"{type(error).__name__} {error}".strip()[:_MOST_WORDS]) from error
+            is_broken = isinstance(error, httpx.RemoteProtocolError | zlib.error)
+            words = f"{type(error).__name__} {error}".strip()[:_MOST_WORDS]
+            raise NoAnswerError(words, is_broken=is_broken) from error
         except (
             httpx.InvalidURL,
             ValueError,
