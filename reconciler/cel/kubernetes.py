@@ -190,13 +190,7 @@ def expressions_of(variables: tuple[str, ...]) -> Expressions | None:
 @cache
 def _environment(variables: tuple[str, ...]) -> Any:
     from cel_expr_python import cel  # noqa: PLC0415 - it has no wheel for some platforms
-    from cel_expr_python.ext import (  # noqa: PLC0415 - the same
-        ext_bindings,
-        ext_encoders,
-        ext_math,
-        ext_optional,
-        ext_strings,
-    )
+    from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings  # noqa: PLC0415 - the same
 
     types = {
         "s": cel.Type.STRING,

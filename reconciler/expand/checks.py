@@ -32,13 +32,7 @@ from reconciler.api.porch import (
 from reconciler.api.validation import field_text
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
-from reconciler.expand.findings import (
-    NO_DOTS,
-    NO_RESERVED_KEY,
-    ONE_OF_SEVERAL,
-    ONE_OF_TWO,
-    Finding,
-)
+from reconciler.expand.findings import NO_DOTS, NO_RESERVED_KEY, ONE_OF_SEVERAL, ONE_OF_TWO, Finding
 from reconciler.expand.template import Template, compile_template, hint_for
 from reconciler.expand.variants import is_object_name
 from reconciler.inventory.inventory import FieldPath, PackageState, RepositoryView

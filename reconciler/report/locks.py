@@ -11,15 +11,8 @@ from msgspec.structs import replace
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural, terminal
 from reconciler.dependencies.lock.changes import MoveOp, cluster_changes, waiting_text
-from reconciler.dependencies.lock.format import (
-    COMPOSITION,
-    ClusterUpdate,
-    LockChange,
-    LockOp,
-    LockUpdate,
-    ownership_lines,
-)
-from reconciler.dependencies.model.instances import Instance, Resolution, Resolved
+from reconciler.dependencies.lock.format import ClusterUpdate, LockChange, LockOp, LockUpdate
+from reconciler.dependencies.model.instances import COMPOSITION, Instance, Resolution, Resolved
 from reconciler.dependencies.model.packages import VARIANT_KIND, PackageId
 from reconciler.dependencies.solve.problem import Explanation
 from reconciler.names.problems import Problem
@@ -286,16 +279,16 @@ def _owned(resolution: Resolution) -> tuple[dict[Instance, list[str]], dict[Inst
     installed = {package.instance for package in resolution.packages}
     owned: dict[Instance, list[str]] = {}
     notes: dict[Instance, list[str]] = {}
-    for name, entry in ownership_lines(resolution):
+    for resource, entry in resolution.ownership():
         owner = entry.package if entry.controller else objects.get(entry.object, entry.package)
         if owner is None:
             continue
         if entry.controller:
-            owned.setdefault(owner, []).append(name)
+            owned.setdefault(owner, []).append(str(resource))
         else:
             fate = "stays without a controller" if owner in installed else "goes with it"
             fate = fate if entry.retained else "is not there yet"
-            notes.setdefault(owner, []).append(f"{name} {fate}")
+            notes.setdefault(owner, []).append(f"{resource} {fate}")
     return owned, notes
 
 

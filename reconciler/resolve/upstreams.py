@@ -11,13 +11,7 @@ from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
-from reconciler.dependencies.versions import (
-    Grammar,
-    VersionError,
-    parse_constraint,
-    rank,
-    whole_version,
-)
+from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, rank, whole_version
 from reconciler.expand.owners import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PackageRevision, PackageState, RepositoryView, TreeAt

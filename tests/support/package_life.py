@@ -11,7 +11,6 @@ from reconciler.dependencies.lock.format import (
     LockUpdate,
     PackageLock,
     ResolveOptions,
-    ownership_entries,
     read_locks,
 )
 from reconciler.dependencies.lock.update import update_locks
@@ -127,8 +126,12 @@ class Life:
 
     def owners(self) -> dict[str, str]:
         """Return who controls each kind, `-` for what is only kept."""
-        found = ownership_entries(self.locked.resolution)
-        return {name: entry.controller or "-" for name, entry in found if entry.controller or entry.retained}
+        found = self.locked.resolution.ownership()
+        return {
+            thing.name: entry.controller or "-"
+            for thing, entry in found
+            if entry.controller or entry.retained
+        }
 
     def policy(self, name: str, **changes: object) -> None:
         install = self.installs[name]

@@ -48,13 +48,7 @@ from reconciler.dependencies.model.packages import (
     PackageId,
     Platform,
 )
-from reconciler.dependencies.versions import (
-    Version,
-    VersionError,
-    VersionPolicy,
-    parse_loose,
-    parse_relaxed,
-)
+from reconciler.dependencies.versions import Version, VersionError, VersionPolicy, parse_loose, parse_relaxed
 from reconciler.inventory.inventory import Inventory, Source, SourcedDocument
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject, StoredKind
 from reconciler.krm.values import mapping_at, mappings_at, value_at

@@ -19,13 +19,7 @@ from reconciler.dependencies.model.packages import (
     VersionRange,
     version_range,
 )
-from reconciler.dependencies.versions import (
-    Prereleases,
-    Version,
-    VersionError,
-    lint_constraint,
-    parse_loose,
-)
+from reconciler.dependencies.versions import Prereleases, Version, VersionError, lint_constraint, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import normalise_url

@@ -5,15 +5,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.dependencies.lock.format import (
-    COMPOSITION,
-    ClusterLock,
-    ClusterUpdate,
-    LockOp,
-    LockUpdate,
-    lock_changes,
-    ownership_lines,
-)
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockOp, LockUpdate, lock_changes
 from reconciler.dependencies.model.instances import (
     ActivationBlocker,
     Instance,
@@ -93,10 +85,10 @@ class VersionChange(NamedTuple):
 
     op: MoveOp
     instance: str
-    before: str
-    after: str
-    why: str
-    clusters: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+    why: str = ""
+    clusters: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         states = " -> ".join(dict.fromkeys(text for text in (self.before, self.after) if text))
@@ -164,7 +156,7 @@ def cluster_changes(scope: ClusterUpdate) -> Iterator[VersionChange]:
     ]
     is_full = scope.before and scope.after
     why = "needs are met otherwise, by the same versions" if is_full else "no package is locked"
-    yield from by_danger(moves) or (VersionChange(MoveOp.RESOLVE, "", "", "", why, ()),)
+    yield from by_danger(moves) or (VersionChange(MoveOp.RESOLVE, "", why=why),)
 
 
 def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> Iterator[VersionChange]:
@@ -176,11 +168,9 @@ def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> 
     runs = {revision.package for revision in fresh.values() if revision.is_active}
     for key, revision in fresh.items():
         was, replaced = old.get(key), ran.get(revision.package)
-        label, state = (
-            f"revision {revision.revision} of {revision.package}",
-            str(was.desired_state) if was else "",
-        )
-        change = VersionChange(MoveOp.ACTIVATE, revision.name, state, str(revision.desired_state), label, ())
+        label = f"revision {revision.revision} of {revision.package}"
+        state = str(was.desired_state) if was else ""
+        change = VersionChange(MoveOp.ACTIVATE, revision.name, state, str(revision.desired_state), label)
         if revision.is_active and not (was and was.is_active):
             is_back = was is not None and replaced is not None and was.revision < replaced.revision
             instead = f", in place of {replaced.name}" if replaced else ""
@@ -195,7 +185,7 @@ def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> 
         why = "" if key in fresh else _removal(gone.package, before, after)
         if why:
             label = f"revision {gone.revision} of {gone.package}, {why}"
-            yield VersionChange(MoveOp.DISCARD, gone.name, str(gone.desired_state), "", label, ())
+            yield VersionChange(MoveOp.DISCARD, gone.name, str(gone.desired_state), why=label)
 
 
 def waiting_text(revision: LockedRevision) -> str:
@@ -223,11 +213,11 @@ def _removal(object_name: str, before: ClusterLock | None, after: ClusterLock | 
 
 def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]:
     """Yield the kinds and compositions that go, change hands, or lose or get a controller."""
-    before, after = dict(ownership_lines(old)), dict(ownership_lines(fresh))
+    before, after = dict(old.ownership()), dict(fresh.ownership())
     objects: dict[Instance | None, str]
     objects = {package.instance: package.object for package in (*old.packages, *fresh.packages)}
-    for name, entry in after.items():
-        was, is_composition = before.get(name), name.startswith(COMPOSITION)
+    for resource, entry in after.items():
+        was, name = before.get(resource), str(resource)
         # Kubernetes removes the definition with the object that owns it.
         goes = not entry.controller and not _is_there(entry, fresh, objects)
         had = was is not None and (bool(was.controller) or _is_there(was, old, objects))
@@ -239,20 +229,20 @@ def _kind_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChange]
         why = f"{entry.controller} controls it"
         if goes:
             cause = f"{was.object.replace('/', ' ')}" if was.object else holder
-            why = f"it goes with {cause}" + ("" if is_composition else ", and its objects with it")
-            yield VersionChange(MoveOp.DROP, name, holder, "", why, ())
+            why = f"it goes with {cause}" + ("" if resource.is_composition else ", and its objects with it")
+            yield VersionChange(MoveOp.DROP, name, holder, why=why)
         elif not entry.controller:
             owners = f" but owned by {', '.join(entry.owners)}" if entry.owners else ""
-            use = "composites may use it" if is_composition else "its objects may be data"
+            use = "composites may use it" if resource.is_composition else "its objects may be data"
             why = f"it stays without a controller{owners}: {use}"
-            yield VersionChange(MoveOp.RELEASE, name, holder, "", why, ())
+            yield VersionChange(MoveOp.RELEASE, name, holder, why=why)
         elif was.package and was.package != entry.package:
-            yield VersionChange(MoveOp.HAND_OVER, name, holder, heir, why, ())
+            yield VersionChange(MoveOp.HAND_OVER, name, holder, heir, why)
         else:
-            yield VersionChange(MoveOp.TAKE, name, "", heir, why, ())
-    for name in sorted(before.keys() - after.keys()):
-        holder = _name(before[name].package)
-        yield VersionChange(MoveOp.DROP, name, holder, "", "no revision has it any more", ())
+            yield VersionChange(MoveOp.TAKE, name, "", heir, why)
+    for resource in sorted(before.keys() - after.keys()):
+        holder = _name(before[resource].package)
+        yield VersionChange(MoveOp.DROP, str(resource), holder, why="no revision has it any more")
 
 
 def _name(instance: Instance | None) -> str:
@@ -278,20 +268,18 @@ def _package_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionChan
         belongs = package.by_user or package.owner is not None
         if was is not None and belongs and _owner(was) != _owner(package):
             owners = (_owner(was), _owner(package))
-            yield VersionChange(
-                MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one", ()
-            )
+            yield VersionChange(MoveOp.REASSIGN, str(package.instance), *owners, "its owner is another one")
     for (former, taken), users in sorted(moved.items()):
         more = f" and {len(users) - _MOST_CAUSES} more" if len(users) > _MOST_CAUSES else ""
         why = f"{taken} takes its place for {', '.join(users[:_MOST_CAUSES])}{more}"
-        yield VersionChange(MoveOp.REPLACE, former, "", "", why, ())
+        yield VersionChange(MoveOp.REPLACE, former, why=why)
     names = {str(package.instance) for package in fresh.packages}
     unused = (set(map(str, old.unused)), set(map(str, fresh.unused)))
     for instance in sorted(unused[1] - unused[0]):
         why = "nothing needs it any more; `reconciler lock --prune` removes it"
-        yield VersionChange(MoveOp.RETIRE, instance, "", "", why, ())
+        yield VersionChange(MoveOp.RETIRE, instance, why=why)
     for instance in sorted((unused[0] - unused[1]) & names):
-        yield VersionChange(MoveOp.USE, instance, "", "", "something needs it again", ())
+        yield VersionChange(MoveOp.USE, instance, why="something needs it again")
 
 
 def _met_needs(package: Resolved) -> Iterator[tuple[tuple[str, str], Instance]]:
@@ -320,11 +308,11 @@ def resolution_changes(old: Resolution, fresh: Resolution) -> Iterator[VersionCh
         if former is not None and now is not None:
             before, after = (f"{side.instance.name} {side.version}" for side in (former, now))
             why = _why(LockOp.ADD, ("", ""), now, old, asking)
-            yield VersionChange(MoveOp.CHANGE, str(instance), before, after, why, ())
+            yield VersionChange(MoveOp.CHANGE, str(instance), before, after, why)
             continue
         before, after = (side.version if side is not None else "" for side in (was, now))
         why = _why(change.op, (before, was.digest if was is not None else ""), now, old, asking)
-        yield VersionChange(MoveOp(change.op), str(instance), before, after, why, ())
+        yield VersionChange(MoveOp(change.op), str(instance), before, after, why)
 
 
 def _moved_objects(before: Resolution, after: Resolution) -> Iterator[tuple[Resolved, Resolved]]:

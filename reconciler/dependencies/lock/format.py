@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from reconciler.dependencies.model.instances import (
     SCHEMA,
     Instance,
     LockedRevision,
-    OwnershipEntry,
     Resolution,
     Resolved,
     Slot,
@@ -27,10 +26,10 @@ from reconciler.dependencies.model.instances import (
 )
 from reconciler.dependencies.model.packages import VARIANT_KIND, Ecosystem, PackageId, dns_label
 from reconciler.dependencies.solve.problem import Explanation, Solution
-from reconciler.dependencies.versions import VersionError
 from reconciler.names.problems import Problem
 from reconciler.records.state import LOCKS_DIRECTORY
 
+T = TypeVar("T")
 LOCK_VERSION = 2
 SOLVER = "sat-canonical-2"
 
@@ -50,6 +49,9 @@ class SolverRecord(Record, frozen=True, kw_only=True):
     policy: SolverPolicy = SolverPolicy()
 
 
+DEFAULT_SOLVER = SolverRecord()
+
+
 class LockScope(Record, frozen=True, kw_only=True):
     """The cluster of a lock."""
 
@@ -65,7 +67,7 @@ class PackageLock(Record, frozen=True, kw_only=True):
     lock_version: int = LOCK_VERSION
     generation: int = 1
     input_digest: str
-    solver: SolverRecord = SolverRecord()
+    solver: SolverRecord = DEFAULT_SOLVER
     resolution: str
     revisions: tuple[LockedRevision, ...] = ()
 
@@ -87,21 +89,19 @@ def next_lock(
     resolution: Resolution,
     revisions: tuple[LockedRevision, ...] = (),
     previous: PackageLock | None = None,
-    solver: SolverRecord | None = None,
+    solver: SolverRecord = DEFAULT_SOLVER,
 ) -> PackageLock:
     """Return a cluster's lock: the previous one if nothing changed, else the next generation."""
-    fresh = PackageLock(
+    lock = PackageLock(
         scope=LockScope(cluster=cluster),
-        generation=previous.generation + 1 if previous else 1,
+        generation=previous.generation if previous else 1,
         input_digest=input_digest,
-        solver=solver or SolverRecord(),
+        solver=solver,
         resolution=resolution.digest,
         revisions=revisions,
     )
-    if previous is None:
-        return fresh
-    same = replace(fresh, generation=previous.generation)
-    return previous if same == previous else fresh
+    is_same = previous is None or lock == previous
+    return lock if is_same else replace(lock, generation=lock.generation + 1)
 
 
 class LockOp(StrEnum):
@@ -146,21 +146,6 @@ def keeps_ownership(instance: Instance | None) -> bool:
     return instance is not None and instance.ecosystem is Ecosystem.XPKG
 
 
-def ownership_entries(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
-    """Yield the owners of every kind and then of every composition of a resolution."""
-    yield from resolution.custom_resource_definitions.items()
-    yield from resolution.compositions.items()
-
-
-def ownership_lines(resolution: Resolution) -> Iterator[tuple[str, OwnershipEntry]]:
-    """Yield the owners as `ownership_entries` does, with names that tell a composition from a kind."""
-    yield from resolution.custom_resource_definitions.items()
-    yield from ((f"{COMPOSITION}{name}", entry) for name, entry in resolution.compositions.items())
-
-
-COMPOSITION = "the composition "
-
-
 class ClusterLock(Struct, frozen=True):
     """The lock of one cluster with the resolution that it names."""
 
@@ -181,80 +166,57 @@ def is_lock_file(path: str) -> bool:
     return path.endswith(".json") and directory in (LOCKS_DIRECTORY, RESOLUTIONS_DIRECTORY)
 
 
-def lock_violations(lock: PackageLock, resolution: Resolution) -> tuple[str, ...]:
-    """Return the violated invariants of a single lock, in sentences. Total."""
-    objects = {package.object for package in resolution.packages}
-    strays = (revision for revision in lock.revisions if revision.package not in objects)
-    astray = (f"revision {r.name} belongs to {r.package}, which is not there" for r in strays)
-    return (*_revision_violations(lock.revisions), *astray, *_ownership_violations(lock, resolution))
-
-
-def step_violations(
-    before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]
-) -> tuple[str, ...]:
-    """Return the violated invariants of the step from one lock to the next, in sentences. Total."""
-    return (*_number_violations(before[0], after[0]), *_losses(before, after))
-
-
-def generation_violations(before: PackageLock, after: PackageLock) -> tuple[str, ...]:
-    """Return an error if the generation of a lock does not follow the previous one. Total."""
-    follows = after == before or after.generation == before.generation + 1
-    return () if follows else (f"generation {after.generation} follows {before.generation}",)
-
-
-def _revision_violations(revisions: Iterable[LockedRevision]) -> Iterator[str]:
-    ordered = tuple(revisions)
-    for state, names in {
-        "active": [revision.package for revision in ordered if revision.is_active],
-        "current": [revision.package for revision in ordered if revision.current],
-    }.items():
-        for package, count in sorted(Counter(names).items()):
-            if count > 1:
-                yield f"{package} has {plural(count, f'{state} revision')}"
-    for (package, number), count in sorted(
-        Counter((revision.package, revision.revision) for revision in ordered).items()
+def lock_violations(locked: ClusterLock) -> Iterator[str]:
+    """Yield the violated invariants of a single lock, in sentences. Total."""
+    revisions, packages = locked.lock.revisions, locked.resolution.packages
+    for state, owners in (
+        ("active", [revision.package for revision in revisions if revision.is_active]),
+        ("current", [revision.package for revision in revisions if revision.current]),
     ):
-        if count > 1:
-            yield f"{package} has {plural(count, 'revision')} with the number {number}"
-    for name, count in sorted(Counter(revision.name for revision in ordered).items()):
-        if count > 1:
-            yield f"{plural(count, 'revision')} {verb(count, 'is', 'are')} called {name}"
-
-
-def _ownership_violations(lock: PackageLock, resolution: Resolution) -> Iterator[str]:
-    others = {str(p.instance) for p in resolution.packages if not keeps_ownership(p.instance)}
-    active = {revision.name for revision in lock.revisions if revision.is_active} | others
-    names = {revision.name for revision in lock.revisions} | others
-    for name, entry in ownership_entries(resolution):
+        for package, count in _repeated(owners):
+            yield f"{package} has {plural(count, f'{state} revision')}"
+    for (package, number), count in _repeated((r.package, r.revision) for r in revisions):
+        yield f"{package} has {plural(count, 'revision')} with the number {number}"
+    for name, count in _repeated(revision.name for revision in revisions):
+        yield f"{plural(count, 'revision')} {verb(count, 'is', 'are')} called {name}"
+    objects = {package.object for package in packages}
+    for revision in revisions:
+        if revision.package not in objects:
+            yield f"revision {revision.name} belongs to {revision.package}, which is not there"
+    others = {str(package.instance) for package in packages if not keeps_ownership(package.instance)}
+    active = {revision.name for revision in revisions if revision.is_active} | others
+    names = {revision.name for revision in revisions} | others
+    for (_, name), entry in locked.resolution.ownership():
         if entry.controller and entry.controller not in active:
             yield f"{name} is controlled by {entry.controller}, which is not active"
         if entry.controller and (entry.controller not in entry.owners or entry.retained):
             yield f"{name} is controlled by {entry.controller}, which does not own it"
-        for owner in entry.owners:
-            if owner not in names:
-                yield f"{name} is owned by {owner}, which is gone"
+        yield from (
+            f"{name} is owned by {owner}, which is gone" for owner in entry.owners if owner not in names
+        )
 
 
-def _number_violations(before: PackageLock, after: PackageLock) -> Iterator[str]:
-    """Yield revisions with a number that does not rise: new and reactivated ones come last."""
-    earlier = {(revision.package, revision.name): revision for revision in before.revisions}
-    for package in sorted({revision.package for revision in before.revisions}):
-        last = max(revision.revision for revision in before.revisions if revision.package == package)
-        for revision in after.revisions:
-            old = earlier.get((revision.package, revision.name))
-            moved = old is None or old.revision != revision.revision
-            if revision.package == package and moved and revision.revision <= last:
-                number = revision.revision
+def _repeated(items: Iterable[T]) -> list[tuple[T, int]]:
+    return sorted((item, count) for item, count in Counter(items).items() if count > 1)
+
+
+def step_violations(before: ClusterLock, after: ClusterLock) -> Iterator[str]:
+    """Yield the violated invariants of the step from one lock to the next, in sentences. Total."""
+    # New and reactivated revisions come last: a number never comes back.
+    earlier = {(revision.package, revision.name): revision.revision for revision in before.lock.revisions}
+    for package in sorted({package for package, _ in earlier}):
+        last = max(number for (owner, _), number in earlier.items() if owner == package)
+        for revision in after.lock.revisions:
+            number = revision.revision
+            moved = earlier.get((revision.package, revision.name)) != number
+            if revision.package == package and moved and number <= last:
                 yield f"revision {revision.name} has the number {number}, and {last} was given already"
-
-
-def _losses(before: tuple[PackageLock, Resolution], after: tuple[PackageLock, Resolution]) -> Iterator[str]:
-    names = {revision.name for revision in after[0].revisions}
-    now = dict(ownership_entries(after[1]))
-    for name, entry in ownership_entries(before[1]):
+    names = {revision.name for revision in after.lock.revisions}
+    now = dict(after.resolution.ownership())
+    for resource, entry in before.resolution.ownership():
         for owner in entry.owners:
-            if owner in names and (name not in now or owner not in now[name].owners):
-                yield f"{owner} is retained and does not own {name} any more"
+            if owner in names and (resource not in now or owner not in now[resource].owners):
+                yield f"{owner} is retained and does not own {resource.name} any more"
 
 
 class BrokenLockError(ReconcilerError):
@@ -263,9 +225,8 @@ class BrokenLockError(ReconcilerError):
     exit_code = Exit.BUG
     hint = "Please report this with the manifests, the index and the lock."
 
-    def __init__(self, cluster: str, breaches: tuple[str, ...]) -> None:
-        super().__init__(f"the lock of {cluster} would be wrong: {'; '.join(breaches)}")
-        self.breaches = breaches
+    def __init__(self, cluster: str, violations: Iterable[str]) -> None:
+        super().__init__(f"the lock of {cluster} would be wrong: {'; '.join(violations)}")
 
 
 def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool = False) -> None:
@@ -276,11 +237,12 @@ def check_lock(before: ClusterLock | None, after: ClusterLock, *, is_sound: bool
     Raises:
         BrokenLockError: The lock violates an invariant.
     """
-    violations = () if is_sound else lock_violations(after.lock, after.resolution)
+    violations = [] if is_sound else [*lock_violations(after)]
     if before is not None:
-        violations += generation_violations(before.lock, after.lock)
-        if not is_sound:
-            violations += step_violations((before.lock, before.resolution), (after.lock, after.resolution))
+        old, new = before.lock.generation, after.lock.generation
+        if after.lock != before.lock and new != old + 1:
+            violations.append(f"generation {new} follows {old}")
+        violations += () if is_sound else step_violations(before, after)
     if violations:
         raise BrokenLockError(after.lock.scope.cluster, violations)
 
@@ -383,7 +345,7 @@ def exclusive_owners(
 
     That of `retained` instances cannot change: they stay, and nothing decides about their versions.
     """
-    holders = ((name, entry.holder) for name, entry in ownership_entries(resolution))
+    holders = ((resource.name, entry.holder) for resource, entry in resolution.ownership())
     return tuple(
         (name, holder.package)
         for name, holder in holders
@@ -445,41 +407,27 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
         if path.rpartition("/")[0] != LOCKS_DIRECTORY or not path.endswith(".json"):
             continue
         try:
-            lock, body = _read_lock(data, files, bodies)
-        except (ValueError, VersionError) as error:
+            lock = read_record(data, PackageLock)
+            if lock.resolution not in bodies:
+                body = read_record(files.get(resolution_path(lock.resolution), b""), Resolution)
+                for package in body.packages:
+                    _ = package.candidate  # versions and ranges in it, too
+                bodies[lock.resolution] = body
+        except ValueError as error:
+            message = f"The lock cannot be read: {error}"
             hint = "Correct or remove it on the state branch; the cluster is resolved anew."
-            problems.append(
-                Problem(Location(path), Reason.INVALID_STATE, f"The lock cannot be read: {error}", hint)
-            )
+            problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
+            continue
+        locked = locks[lock.scope.cluster] = ClusterLock(lock, bodies[lock.resolution])
+        content = (lock.resolution, lock.revisions)
+        if content not in sound and (wrong := [*lock_violations(locked)]):
+            broken.add(lock.scope.cluster)
+            message = f"The lock is broken: {'; '.join(wrong)}"
+            hint = "Correct it on the state branch; until then nothing of this cluster changes."
+            problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
         else:
-            locks[lock.scope.cluster] = ClusterLock(lock, body)
-            content = (lock.resolution, lock.revisions)
-            if content not in sound and (wrong := lock_violations(lock, body)):
-                broken.add(lock.scope.cluster)
-                hint = "Correct it on the state branch; until then nothing of this cluster changes."
-                message = f"The lock is broken: {'; '.join(wrong)}"
-                problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
-            else:
-                sound.add(content)
+            sound.add(content)
     return FleetLocks(locks, frozenset(broken), tuple(problems))
-
-
-def _read_lock(
-    data: bytes, files: Mapping[str, bytes], bodies: dict[str, Resolution]
-) -> tuple[PackageLock, Resolution]:
-    """Return a lock and its resolution; those that were read already are in `bodies`.
-
-    Raises:
-        ValueError: One of them is unreadable.
-        VersionError: The resolution has an invalid version or range.
-    """
-    lock = read_record(data, PackageLock)
-    if lock.resolution not in bodies:
-        body = read_record(files.get(resolution_path(lock.resolution), b""), Resolution)
-        for package in body.packages:
-            _ = package.candidate  # versions and ranges in it, too
-        bodies[lock.resolution] = body
-    return lock, bodies[lock.resolution]
 
 
 RequirementPath = tuple[Resolved, ...]

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
-from reconciler.dependencies.lock.format import keeps_ownership, ownership_entries
+from reconciler.dependencies.lock.format import keeps_ownership
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import (
     ActivationBlocker,
     DesiredState,
     Instance,
     LockedRevision,
+    OwnedResource,
     OwnershipEntry,
     Resolution,
     Resolved,
@@ -25,17 +26,6 @@ from reconciler.dependencies.model.instances import (
 from reconciler.dependencies.model.packages import LABEL_LENGTH, ActivationRequest, Candidate, Install
 from reconciler.dependencies.solve.problem import Solution
 from reconciler.names.problems import Problem
-
-
-class OwnedResource(NamedTuple):
-    """A resource with one owner in a cluster: a kind in all of its versions, or a composition."""
-
-    is_composition: bool
-    name: str
-
-    def __str__(self) -> str:
-        return f"the composition {self.name}" if self.is_composition else self.name
-
 
 OwnedResources = frozenset[OwnedResource]
 
@@ -136,7 +126,7 @@ def transfer_ownership(
     table: OwnershipTable,
     claims: Iterable[OwnershipClaim],
     refused: Mapping[Instance, RefusedClaim],
-    retained: Mapping[Instance, frozenset[str]],
+    retained: Mapping[Instance, Iterable[str]],
     prunes: frozenset[Instance],
 ) -> dict[OwnedResource, OwnershipEntry]:
     """Apply all releases and claims to the ownership table atomically. Order-free.
@@ -155,7 +145,7 @@ def transfer_ownership(
     controls = {resource: package for package, things in active.items() for resource in things}
     owners: dict[OwnedResource, set[str]] = {}
     for package, claim in by_package.items():
-        for revision in retained.get(package, frozenset()):
+        for revision in retained.get(package, ()):
             for resource in claim.resources_of(revision):
                 owners.setdefault(resource, set()).add(revision)
     after: dict[OwnedResource, OwnershipEntry] = {}
@@ -179,7 +169,7 @@ def _former_objects(before: Resolution, after: Resolution) -> dict[Instance, str
     """Return the objects of packages that are gone, by instance, which installed other packages since."""
     there = {package.object for package in after.packages}
     objects = {package.instance: package.object for package in before.packages if package.object in there}
-    objects |= {e.package: e.object for _, e in ownership_entries(before) if e.object and e.package}
+    objects |= {e.package: e.object for _, e in before.ownership() if e.object and e.package}
     now = {package.instance for package in after.packages}
     return {instance: of for instance, of in objects.items() if instance not in now}
 
@@ -280,14 +270,11 @@ def propose_activation(package: RevisionInput) -> ActivationProposal:
     unknown = tuple(request for request, meant in targets if meant is None)
     stopped = {meant.name for request, meant in targets if meant is not None and not request.active}
     requested = {meant.name: request for request, meant in targets if meant is not None and request.active}
-    proposal = ActivationProposal(package, revisions, package.running, unmatched=unknown)
-    if len(requested) > 1:
-        return replace(proposal, conflicting=tuple(requested.values()))
-    if requested:
-        return replace(proposal, active=next(iter(requested)))
-    if package.automatic:
-        return replace(proposal, active=current.name)
-    return replace(proposal, active="") if package.running in stopped else proposal
+    conflicting = tuple(requested.values()) if len(requested) > 1 else ()
+    active = "" if package.running in stopped and not conflicting else package.running
+    if not conflicting and (requested or package.automatic):
+        active = next(iter(requested), current.name)
+    return ActivationProposal(package, revisions, active, conflicting, unknown)
 
 
 def apply_proposal(proposal: ActivationProposal) -> tuple[LockedRevision, ...]:
@@ -395,8 +382,11 @@ def reconcile_revisions(
         for instance, item in proposals.items()
     }
     former = _former_objects(before.resolution, resolution)
+    # Without revisions the instance itself is the revision.
+    retained = {package.instance: {str(package.instance)} for package in resolution.packages}
+    retained |= {instance: {item.name for item in group} for instance, group in updated.items()}
     ledger = transfer_ownership(
-        cluster.table, claimants, refused, cluster.kept(updated), cluster.prunes(former, forget=forget)
+        cluster.table, claimants, refused, retained, cluster.prunes(former, forget=forget)
     )
     objects = dict[Instance | None, str](former.items())
     ledger = {r: replace(entry, object=objects.get(entry.package, "")) for r, entry in ledger.items()}
@@ -442,12 +432,8 @@ class _Reconciler:
     owned: dict[str, set[OwnedResource]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        inputs = self.inputs
-        before = self.before.resolution
-        kinds, compositions = before.custom_resource_definitions, before.compositions
-        self.table = {OwnedResource(False, name): entry for name, entry in kinds.items()}
-        self.table |= {OwnedResource(True, name): entry for name, entry in compositions.items()}
-        self.installs = inputs.installs_by_instance()
+        self.table = dict(self.before.resolution.ownership())
+        self.installs = self.inputs.installs_by_instance()
         self.resources = {
             instance: frozenset() if instance.slot.target else owned_resources(candidate)
             for instance, candidate in self.solution.candidates.items()
@@ -529,29 +515,22 @@ class _Reconciler:
             take_over=self.inputs.may_take_over(instance.package, install),
         )
 
-    def kept(self, settled: Mapping[Instance, Iterable[LockedRevision]]) -> dict[Instance, frozenset[str]]:
-        retained = {
-            instance: frozenset(item.name for item in revisions) for instance, revisions in settled.items()
-        }
-        everything = (item.instance for item in self.resolution.packages)
-        return {instance: retained.get(instance, frozenset({str(instance)})) for instance in everything}
-
     def prunes(self, former: Mapping[Instance, str], *, forget: bool) -> frozenset[Instance]:
         """Return the packages with CRDs that may be removed, as their present or last manifests consent.
 
         What the objects of `former` packages have stays as long as they do.
         """
-        before = {package.instance: package.prune_kinds for package in self.before.resolution.packages}
-        now = {package.instance: package.prune_kinds for package in self.resolution.packages}
-        consent = {instance for instance, prunes in {**before, **now}.items() if prunes}
-        names = {e.package for e in self.table.values() if e.package} - now.keys() if forget else ()
-        there = {package.object for package in self.resolution.packages}
-        gone = {name for name in names if former.get(name) not in there}
-        return frozenset(consent | gone)
+        packages = self.resolution.packages
+        consents = {p.instance: p.prune_kinds for p in (*self.before.resolution.packages, *packages)}
+        present = {package.instance for package in packages}
+        there = {package.object for package in packages}
+        owners = {entry.package for entry in self.table.values() if entry.package and forget} - present
+        gone = {owner for owner in owners if former.get(owner) not in there}
+        return frozenset(gone.union(instance for instance, prunes in consents.items() if prunes))
 
     def refusals(self, refused: Mapping[Instance, RefusedClaim]) -> Iterator[Problem]:
+        packages = {package.instance: package for package in self.resolution.packages}
         for instance, why in refused.items():
-            packages = {package.instance: package for package in self.resolution.packages}
             install = nearest_install(instance, self.installs, packages)
             where = install.location if install else Location("")
             held = why.holder.name

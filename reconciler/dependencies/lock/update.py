@@ -1,6 +1,6 @@
 """Resolve clusters and update their locks: equal clusters are computed once, current locks stay."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,7 +31,6 @@ from reconciler.dependencies.lock.format import (
     lock_changes,
     lock_solution,
     next_lock,
-    ownership_entries,
     with_lock,
 )
 from reconciler.dependencies.lock.revisions import (
@@ -50,13 +49,7 @@ from reconciler.dependencies.model.cluster import (
     render_parameter,
     template_variables,
 )
-from reconciler.dependencies.model.instances import (
-    Instance,
-    MetNeed,
-    Resolution,
-    Resolved,
-    SlotKind,
-)
+from reconciler.dependencies.model.instances import Instance, MetNeed, Resolution, Resolved, SlotKind
 from reconciler.dependencies.model.packages import (
     BundleInput,
     Candidate,
@@ -169,7 +162,7 @@ def with_former_objects(fresh: Resolution, before: Resolution, solution: Solutio
     """
     there = {package.instance for package in fresh.packages}
     gone = {p.instance: p for p in before.packages if not p.by_user and p.instance not in there}
-    former = {name: gone[e.package] for name, e in ownership_entries(before) if e.package in gone}
+    former = {r.name: gone[e.package] for r, e in before.ownership() if e.package in gone}
     locked = {package.instance for package in before.packages}
     objects = {package.object for package in fresh.packages}
     packages = []
@@ -424,7 +417,7 @@ class ClusterResolver(Struct):
         if not self.options.dependencies:
             alone = tuple(replace(install, skip_dependencies=True) for install in inputs.installs)
             locked_inputs = replace(locked_inputs, installs=alone)
-        if before.resolution.packages or any(ownership_entries(before.resolution)):
+        if before.resolution.packages or any(before.resolution.ownership()):
             locked_inputs = with_lock(locked_inputs, before.resolution)
         while True:
             solution = self.solution(locked_inputs)
@@ -499,7 +492,7 @@ class ClusterResolver(Struct):
         nothing = ClusterInputs((), Catalogue(), cluster=old.lock.scope.cluster)
         decided = replace(self.update(nothing, old, keeps=False), problems=(), warnings=())
         remaining = decided.after.resolution if decided.after else Resolution()
-        is_empty = not remaining.packages and not any(ownership_entries(remaining))
+        is_empty = not remaining.packages and not any(remaining.ownership())
         return replace(decided, after=None) if is_empty else decided
 
     def _establish(
@@ -568,45 +561,34 @@ def unbound_inputs(inputs: ClusterInputs, solution: Solution) -> Iterator[Proble
         candidate = solution.candidates[instance]
         if resolved.by_user or not candidate.inputs:
             continue
-        asking = [
-            (
-                solution.requirements[parent, need.signature],
-                nearest_install(parent, installs, solution.resolved),
-                parent,
-            )
-            for parent in resolved.requested_by
-            for need in solution.resolved[parent].dependencies
-            if need.resolved == instance and need.active
-        ]
-        values = [
-            _is_provided(
-                requirement, install, template_variables(solution.candidates[parent], installs.get(parent))
-            )
-            for requirement, install, parent in asking
-        ]
-        missing = [item for item in candidate.inputs if not any(gives(item) for gives in values)]
-        for requirement, install, _ in asking if missing else ():
+        asking: list[tuple[Requirement, Install | None]] = []
+        provided = set[BundleInput]()
+        for parent in resolved.requested_by:
+            variables = template_variables(solution.candidates[parent], installs.get(parent))
+            for need in solution.resolved[parent].dependencies:
+                if need.resolved == instance and need.active:
+                    requirement = solution.requirements[parent, need.signature]
+                    install = nearest_install(parent, installs, solution.resolved)
+                    asking.append((requirement, install))
+                    provided.update(_provided(candidate, requirement, install, variables))
+        missing = [item for item in candidate.inputs if item not in provided]
+        for requirement, install in asking if missing else ():
             yield _problem(candidate, requirement, install, missing, instance)
 
 
-def _is_provided(
-    requirement: Requirement, install: Install | None, variables: Mapping[str, Any]
-) -> Callable[[BundleInput], bool]:
-    """Return a predicate: the requirement or the user's install gives an input."""
+def _provided(
+    candidate: Candidate, requirement: Requirement, install: Install | None, variables: Mapping[str, Any]
+) -> Iterator[BundleInput]:
+    """Yield the inputs that a requirement or the user's install gives."""
     # What its author wires to a credential is a value of the run, which no generated manifest has.
-    provided = set[BundleInput]()
     for name, text in requirement.parameters:
         with suppress(UnknownVariableError):
             render_parameter(text, variables)
-            provided.add(BundleInput(InputKind.PARAMETER, name))
-    sets = False
-    if install is not None:
-        provided |= {
-            BundleInput(InputKind.PARAMETER, name)
-            for name in dependency_parameters(install, requirement.alias)
-        }
-        sets = install.gives_credentials
-    return lambda need: need in provided or (sets and need.kind is InputKind.CREDENTIAL)
+            yield BundleInput(InputKind.PARAMETER, name)
+    for name in dependency_parameters(install, requirement.alias) if install else ():
+        yield BundleInput(InputKind.PARAMETER, name)
+    if install is not None and install.gives_credentials:
+        yield from (item for item in candidate.inputs if item.kind is InputKind.CREDENTIAL)
 
 
 def _problem(
@@ -671,7 +653,15 @@ def update_locks(
 
     updates = {world.cluster: partial(update, world) for world in scopes.worlds}
     updates |= {cluster: partial(retire, cluster) for cluster in held.keys() - updates}
-    decisions = [_isolated(cluster, held.get(cluster), decide) for cluster, decide in updates.items()]
+    decisions = []
+    for cluster, decide in updates.items():
+        try:
+            with guard(f"cluster {cluster}"):
+                decisions.append(decide())
+        except DefectError as error:
+            place, old = Location(f"{LOCKS_DIRECTORY}/{cluster}.json"), held.get(cluster)
+            defect = defect_problem(error, place, subject=f"cluster {cluster}")
+            decisions.append(ClusterUpdate(cluster, old, old, finished=False, problems=(defect,)))
     problems = {*scopes.problems, *locks.problems, *(p for update in decisions for p in update.problems)}
     warnings = {*scopes.warnings, *(w for update in decisions for w in update.warnings)}
     decisions.sort(key=lambda item: item.cluster)
@@ -747,18 +737,6 @@ def _unjudged_drops(decisions: Iterable[ClusterUpdate], scopes: FleetInputs) -> 
         message += " stores objects in it"
         hint = "Import the snapshot with its definitions: `reconciler snapshot import`"
         yield Problem(candidate.location, Reason.SNAPSHOT_INCOMPLETE, message, hint, candidate.id.name)
-
-
-def _isolated(cluster: str, old: ClusterLock | None, decide: Callable[[], ClusterUpdate]) -> ClusterUpdate:
-    """Return the update of one cluster; one with a defect keeps its lock as it is."""
-    try:
-        with guard(f"cluster {cluster}"):
-            return decide()
-    except DefectError as error:
-        problem = defect_problem(
-            error, Location(f"{LOCKS_DIRECTORY}/{cluster}.json"), subject=f"cluster {cluster}"
-        )
-        return ClusterUpdate(cluster, old, old, finished=False, problems=(problem,))
 
 
 def _with_unavailable(

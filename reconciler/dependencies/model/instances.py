@@ -2,8 +2,9 @@
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -275,6 +276,19 @@ class OwnershipEntry(Record, frozen=True, kw_only=True):
         return self.package if self.controller or self.retained else None
 
 
+COMPOSITION = "the composition "
+
+
+class OwnedResource(NamedTuple):
+    """A resource with one owner in a cluster: a kind in all of its versions, or a composition."""
+
+    is_composition: bool
+    name: str
+
+    def __str__(self) -> str:
+        return f"{COMPOSITION}{self.name}" if self.is_composition else self.name
+
+
 class SkippedNeed(Record, frozen=True, kw_only=True):
     """An optional requirement that was not met, and why."""
 
@@ -293,6 +307,13 @@ class Resolution(Record, frozen=True, kw_only=True, dict=True):
     compositions: dict[str, OwnershipEntry] = msgspec.field(default_factory=dict)
     skipped: tuple[SkippedNeed, ...] = ()
     unused: tuple[Instance, ...] = ()
+
+    def ownership(self) -> Iterator[tuple[OwnedResource, OwnershipEntry]]:
+        """Yield the owners of every kind and then of every composition."""
+        for name, entry in self.custom_resource_definitions.items():
+            yield OwnedResource(False, name), entry
+        for name, entry in self.compositions.items():
+            yield OwnedResource(True, name), entry
 
     @functools.cached_property
     def digest(self) -> str:

@@ -36,12 +36,7 @@ from reconciler.dependencies.solve.problem import (
     within_reach,
 )
 from reconciler.dependencies.solve.sat import contradiction
-from reconciler.dependencies.versions import (
-    Version,
-    lint_constraint,
-    only_prereleases,
-    only_with_build,
-)
+from reconciler.dependencies.versions import Version, lint_constraint, only_prereleases, only_with_build
 
 NEXT_STEPS = {
     ConflictCode.CYCLE: "Name versions that do not need one another, or remove one of these manifests",
@@ -228,7 +223,10 @@ class NextStep:
         if not takers:
             return
         taker = takers[0]
-        held = [cause for cause in self._held() if taker in self._leading_to(cause.subject)]
+        # What keeps versions within reach from what another package has
+        bans = (node.banned.get(p, ()) for node in self.problem.nodes.values() for p in node.order)
+        kept = (cause for causes in bans for cause in causes if cause.kind is CauseKind.HELD)
+        held = [cause for cause in kept if taker in self._leading_to(cause.subject)]
         owners = sorted({cause.owner for cause in held if cause.owner is not None} | {owner})
         consents = sorted({owner.name for owner in owners} | set(taker.revisions.take_over))
         names = {cause.resource for cause in held}
@@ -249,12 +247,6 @@ class NextStep:
             listed = " and ".join(f"{install} ({install.location})" for install in moved)
             if listed:
                 yield f"Move {listed} along, or remove what needs {owner.name}"
-
-    def _held(self) -> Iterator[Cause]:
-        """Yield what keeps versions within reach from what another package has."""
-        for node in self.problem.nodes.values():
-            for place in node.order:
-                yield from (cause for cause in node.banned.get(place, ()) if cause.kind is CauseKind.HELD)
 
     def _brings_still(self, package: PackageId, names: set[str]) -> bool:
         """Tell whether every version of a package that is within reach brings one of these things."""
@@ -321,24 +313,17 @@ _RULES = {
 _OF_RANGES = {ConflictCode.NO_VERSION, ConflictCode.VERSION, ConflictCode.DOWNGRADE}
 """Codes that a digest or a pre-release may be behind."""
 
-_OF_VERSIONS = {
-    *(CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.STORED, CauseKind.OWNER, CauseKind.ALIAS)
-}
-"""Causes that are about versions of a package."""
+_PLACED = {CauseKind.PLATFORM, CauseKind.WITHDRAWN, CauseKind.STORED, CauseKind.OWNER}
+_OF_VERSIONS = _PLACED | {CauseKind.ALIAS}
+"""Causes that are about versions of a package; most are written where these are."""
 
-_FACTS = {
+
+_PLAIN_FACTS = {
     CauseKind.REQUESTED: "{subject} asks for {what}",
-    CauseKind.PLATFORM: "{name} {more}",
-    CauseKind.WITHDRAWN: "{name} {what} is withdrawn{more}",
-    CauseKind.STORED: "{name} {more}",
     CauseKind.DOWNGRADE: "{name} is locked at {what} and may not go below that",
     CauseKind.POLICY: "The version policy of {name} is {what}",
     CauseKind.FOREIGN: "{name} is there already, as {what}, and is not ours",
-    CauseKind.OWNER: "Only one package may own {subject}: {more} bring it",
-    CauseKind.HELD: "{name} brings {what} of {more}",
-    CauseKind.ONCE: "{name} may be installed only once in a {what}: {more}",
     CauseKind.CYCLE: "Packages that need one another in a circle have no order of installation",
-    CauseKind.ALIAS: "{name} has no dependency {what}, which its manifest names, only {more}",
 }
 
 
@@ -354,7 +339,7 @@ def explain(inputs: ClusterInputs, problem: ResolutionProblem, conflict: Unsatis
         code=code,
         sentences=tuple(explainer.sentences(chain)),
         places=tuple(dict.fromkeys(place for group in chain for place in explainer.places(group))),
-        rejected=tuple(explainer.rejected(chain)),
+        rejected=explainer.rejected(chain),
         hint=NextStep(inputs, problem, conflict.causes).after(code, subject),
         minimal=conflict.minimal,
     )
@@ -473,7 +458,7 @@ class _Explainer:
             for cause in self.causes
             if cause.kind is kind
         )
-        verdict = self._verdict_of_needs() or next(ruled, (ConflictCode.VERSION, ""))
+        verdict = next(self._of_needs(), None) or next(ruled, (ConflictCode.VERSION, ""))
         return next(self._of_ranges(), verdict) if verdict[0] in _OF_RANGES else verdict
 
     def _of_ranges(self) -> Iterator[tuple[ConflictCode, str]]:
@@ -496,36 +481,31 @@ class _Explainer:
                     if is_wanted and _leaves_out(need, candidate.version):
                         yield ConflictCode.PRERELEASE, need.id.name
 
-    def _verdict_of_needs(self) -> tuple[ConflictCode, PackageId | str] | None:
-        unmet = [d for d in self.requirements.values() if not d.alternatives]
-        ways = [
-            (d, [w.allowed or not w.instance for w in d.alternatives]) for d in self.requirements.values()
-        ]
-        dead = [demand for demand, fitting in ways if not any(fitting)]
-        faults = ((ConflictCode.BIND, self._is_bound), (ConflictCode.CYCLE, self._is_circle))
-        if fault := next((code for code, is_so in faults if any(map(is_so, unmet))), None):
-            return fault, ""
-        needs = [need for demand in unmet for need in demand.requirement.alternatives]
-        declined = next((demand for demand in unmet if not demand.requirement.install), None)
-        if declined is not None:
-            return ConflictCode.DECLINED, str(declined.requirement)
+    def _of_needs(self) -> Iterator[tuple[ConflictCode, PackageId | str]]:
+        """Yield the verdicts on needs that nothing meets, whatever else is wrong; the first one counts."""
+        demands = self.requirements.values()
+        unmet = [demand for demand in demands if not demand.alternatives]
+        dead = [d for d in demands if not any(w.allowed or w.instance is None for w in d.alternatives)]
+        yield from ((ConflictCode.BIND, "") for demand in unmet if self._is_bound(demand))
+        yield from ((ConflictCode.CYCLE, "") for demand in unmet if self._is_circle(demand))
+        yield from ((ConflictCode.DECLINED, str(d.requirement)) for d in unmet if not d.requirement.install)
         for need in (need for demand in dead for need in demand.requirement.alternatives):
             if isinstance(need, InterfaceNeed):
-                return ConflictCode.INTERFACE, need.id
-        if any(isinstance(need, ApiNeed) for need in needs):
-            return ConflictCode.API, ""
-        targets = [target for demand in self.requirements.values() for target in _targets(demand)]
-        unknown = next((t.package for t in targets if not self.problem.nodes[t].candidates), None)
-        if unknown is not None:
-            is_refused = bool(self.inputs.catalogue.refused.get(unknown.name))
-            return self._lacking(unknown, ConflictCode.INVALID if is_refused else ConflictCode.NO_CANDIDATE)
-        unfit = next((target.package for demand in dead for target in _targets(demand)), None)
-        return None if unfit is None else self._lacking(unfit, ConflictCode.NO_VERSION)
-
-    @staticmethod
-    def _lacking(package: PackageId, code: ConflictCode) -> tuple[ConflictCode, PackageId]:
-        is_published = package.ecosystem is not Ecosystem.KPT or code is ConflictCode.INVALID
-        return (code if is_published else ConflictCode.UNPUBLISHED), package
+                yield ConflictCode.INTERFACE, need.id
+        for need in (need for demand in unmet for need in demand.requirement.alternatives):
+            if isinstance(need, ApiNeed):
+                yield ConflictCode.API, ""
+        targets = (target for demand in demands for target in _targets(demand))
+        unknown = (t.package for t in targets if not self.problem.nodes[t].candidates)
+        unfit = (target.package for demand in dead for target in _targets(demand))
+        for package in unknown:
+            if self.inputs.catalogue.refused.get(package.name):
+                yield ConflictCode.INVALID, package
+            is_kpt = package.ecosystem is Ecosystem.KPT
+            yield ConflictCode.UNPUBLISHED if is_kpt else ConflictCode.NO_CANDIDATE, package
+        for package in unfit:
+            is_kpt = package.ecosystem is Ecosystem.KPT
+            yield ConflictCode.UNPUBLISHED if is_kpt else ConflictCode.NO_VERSION, package
 
     def _is_bound(self, demand: InstanceRequirement) -> bool:
         install = None if demand.parent is None else self.inputs.install_of(demand.parent)
@@ -624,7 +604,7 @@ class _Explainer:
             return ""
         nodes = [self.problem.nodes[target] for target in _targets(demand)]
         if not nodes:
-            return "; ".join(self._nothing(demand))
+            return self._nothing(demand)
         if all(not node.candidates for node in nodes):
             return self._unpublished(nodes[0])
         if all(not alternative.allowed for alternative in demand.alternatives):
@@ -650,25 +630,21 @@ class _Explainer:
         choices = f"{_listing([other.name for other in others])} {verb(len(others), 'is', 'are')}"
         return f"no version of {name} is published; {choices} called so, too"
 
-    def _nothing(self, demand: InstanceRequirement) -> Iterator[str]:
-        """Yield why a requirement has no alternative."""
-        if self._is_bound(demand):
-            install = self.inputs.install_of(demand.parent) if demand.parent else None
-            bound = dict(install.bindings)[demand.requirement.alias] if install else ""
-            yield f"its binding {demand.requirement.alias}={bound} {self._unfit(demand, install, bound)}"
-            return
+    def _nothing(self, demand: InstanceRequirement) -> str:
+        """Return why a requirement has no alternative."""
+        install = self.inputs.install_of(demand.parent) if demand.parent else None
+        if install is not None and self._is_bound(demand):
+            bound = dict(install.bindings)[demand.requirement.alias]
+            return f"its binding {demand.requirement.alias}={bound} {self._unfit(demand, install, bound)}"
         if not demand.requirement.install:
-            yield "nothing there meets it, and nothing may be installed"
-            return
+            return "nothing there meets it, and nothing may be installed"
         if self._is_circle(demand):
-            yield "that is a circle without end"
-            return
-        for need in demand.requirement.alternatives:
-            yield self._nothing_for(need)
+            return "that is a circle without end"
+        return "; ".join(map(self._nothing_for, demand.requirement.alternatives))
 
-    def _unfit(self, demand: InstanceRequirement, install: Install | None, bound: str) -> str:
+    def _unfit(self, demand: InstanceRequirement, install: Install, bound: str) -> str:
         """Return why a binding fits nothing: there is no such installation, or it has not what is used."""
-        places = {bound, f"{install.namespace}/{bound}" if install else bound}
+        places = {bound, f"{install.namespace}/{bound}"}
         there = [
             *((qualified(i.namespace, i.name), i.id) for i in self.inputs.presence.installations),
             *((qualified(i.namespace, i.name), i.need.id) for i in self.inputs.installs),
@@ -725,42 +701,41 @@ class _Explainer:
                 yield "build metadata counts in this range"
 
     def _fact(self, cause: Cause) -> str:
+        name, what, subject = cause.package, cause.resource, self._subject(cause)
         concerned = list(self._concerned(cause)) if cause.kind in _OF_VERSIONS else []
-        more = ""
+        versions = _listing([str(candidate.version) for candidate in concerned])
         match cause.kind:
             case CauseKind.PLATFORM:
-                needs = {n.platform for c in concerned for n in c.platforms if str(n) == cause.resource}
+                needs = {n.platform for c in concerned for n in c.platforms if str(n) == what}
                 ((platform, version),) = (p for p in self.inputs.presence.platforms if p[0] in needs)
-                texts = [str(candidate.version) for candidate in concerned]
-                how = verb(len(texts), "needs", "need")
-                more = f"{_listing(texts)} {how} {cause.resource}, and this cluster has {platform} {version}"
-                more += ", a pre-release" if version.prerelease else ""
+                text = f"{name} {versions} {verb(len(concerned), 'needs', 'need')} {what}, and this cluster"
+                text += f" has {platform} {version}{', a pre-release' if version.prerelease else ''}"
             case CauseKind.WITHDRAWN:
                 reasons = [c.withdrawn for c in concerned if c.withdrawn not in ("", "true")]
-                more = f": {reasons[0]}" if reasons else ""
+                text = f"{name} {what} is withdrawn{f': {reasons[0]}' if reasons else ''}"
             case CauseKind.STORED:
                 kinds = {str(stored.kind): stored for stored in self.inputs.presence.stored}
-                texts = [str(candidate.version) for candidate in concerned]
-                how = verb(len(texts), "drops", "drop")
-                more = f"{_listing(texts)} {how} {cause.resource}, a version in which this cluster stores"
-                more += f" objects: it has {kinds[cause.resource.rpartition(' ')[2]].objects}, and its API"
-                more += " server refuses that"
+                text = f"{name} {versions} {verb(len(concerned), 'drops', 'drop')} {what}, a version in which"
+                text += f" this cluster stores objects: it has {kinds[what.rpartition(' ')[2]].objects},"
+                text += " and its API server refuses that"
             case CauseKind.OWNER:
-                more = _listing(sorted(set(map(str, concerned))))
+                owners = _listing(sorted(set(map(str, concerned))))
+                text = f"Only one package may own {subject}: {owners} bring it"
             case CauseKind.HELD:
                 # The lock remembers what a removed owner had.
                 there = {pin.instance.package for pin in self.inputs.pins}
                 there |= {self.inputs.catalogue.find(install.need.id) for install in self.inputs.installs}
                 keeps = "keeps it" if cause.owner in there else "is removed and had it"
-                more = f"{cause.owner.name if cause.owner else ''}, which {keeps}"
+                text = f"{name} brings {what} of {cause.owner.name if cause.owner else ''}, which {keeps}"
             case CauseKind.ALIAS:
-                more = _listing(sorted({r.alias for c in concerned for r in c.requires}))
+                aliases = _listing(sorted({r.alias for c in concerned for r in c.requires}))
+                text = f"{name} has no dependency {what}, which its manifest names, only {aliases}"
             case CauseKind.ONCE:
-                where = (self.path(i) for i in self.problem.nodes if i.package == cause.subject)
-                more = " and ".join(sorted(where))
-        return _FACTS.get(cause.kind, _FACTS[CauseKind.CYCLE]).format(
-            name=cause.package, what=cause.resource, subject=self._subject(cause), more=more
-        )
+                paths = sorted(self.path(i) for i in self.problem.nodes if i.package == cause.subject)
+                text = f"{name} may be installed only once in a {what}: {' and '.join(paths)}"
+            case kind:
+                text = _PLAIN_FACTS[kind].format(name=name, what=what, subject=subject)
+        return text
 
     def _asker(self, demand: InstanceRequirement) -> str:
         return self._subject(demand.cause) if demand.parent is None else demand.parent.package.name
@@ -777,7 +752,7 @@ class _Explainer:
             if (demand := self.requirements.get(cause)) and demand.parent:
                 demands += [d for _, d in self._requiring(self.problem.nodes[demand.parent], cause)]
             locations |= set(map(_place, demands))
-            if cause.kind is CauseKind.HELD or cause.kind in _OF_VERSIONS - {CauseKind.ALIAS}:
+            if cause.kind in _PLACED | {CauseKind.HELD}:
                 locations |= {candidate.location for candidate in self._concerned(cause)}
         return sorted(place for place in locations if place.path)[:_MOST_NAMES]
 
@@ -805,8 +780,8 @@ class _Explainer:
 
     # The versions
 
-    def rejected(self, chain: Sequence[Group]) -> Iterator[tuple[str, tuple[Rejection, ...]]]:
-        """Yield the rejected versions of the package where the chains meet: two causes reject some of it."""
+    def rejected(self, chain: Sequence[Group]) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+        """Return the rejected versions of the package where the chains meet: two causes reject some of it."""
         demands = [self.requirements[c] for group in chain for c in group if c in self.requirements]
         meeting: Instance | None = None
         for target in dict.fromkeys(target for demand in demands for target in _targets(demand)):
@@ -816,8 +791,10 @@ class _Explainer:
             rejecting = set(map(self._asker, strict))
             if len(rejecting) > 1:
                 meeting = target
-        if meeting is not None:
-            yield meeting.package.name, tuple(self._rejections(self.problem.nodes[meeting]))
+        if meeting is None:
+            return ()
+        rejections = tuple(self._rejections(self.problem.nodes[meeting]))
+        return ((meeting.package.name, rejections),)
 
     def _rejections(self, node: InstanceNode) -> Iterator[Rejection]:
         versions: dict[tuple[str, ...], list[str]] = {}

@@ -55,7 +55,8 @@ class Formula(Struct):
     groups: dict[Cause, RequirementClauses] = field(default_factory=dict)
     guards: dict[Cause, int] = field(default_factory=dict)
     top: int = 1
-    _some: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
+    ranges: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
+    """The literals that `some` has returned for several versions, but not for all."""
     _touch: dict[tuple[Instance, frozenset[int]], int] = field(default_factory=dict)
 
     def new(self) -> int:
@@ -82,10 +83,10 @@ class Formula(Struct):
         if is_all or len(places) == 1:
             return self.present[instance] if is_all else versions[next(iter(places))]
         key = (instance, places)
-        if key not in self._some:
-            self._some[key] = self.new()
-            self.clauses.append([-self._some[key], *[versions[place] for place in sorted(places)]])
-        return self._some[key]
+        if key not in self.ranges:
+            self.ranges[key] = self.new()
+            self.clauses.append([-self.ranges[key], *[versions[place] for place in sorted(places)]])
+        return self.ranges[key]
 
     def _within_reach(
         self, instance: Instance, places: frozenset[int]
@@ -94,10 +95,6 @@ class Formula(Struct):
         versions, reached = self.versions[instance], self.problem.nodes[instance].reached
         places = places & reached if len(reached) < len(versions) else places
         return versions, places, len(places) == len(reached)
-
-    def range_literals(self) -> Iterable[int]:
-        """Return the literals that `some` has returned for several versions, but not for all."""
-        return self._some.values()
 
     def touch(self, instance: Instance, places: frozenset[int]) -> int:
         """Return a literal that follows if the instance is at any of these places."""
@@ -438,6 +435,10 @@ class BudgetError(Exception):
         self.steps = steps
 
 
+Places = Mapping[Instance, tuple[int, ...]]
+"""The versions that each instance may have, as places in its candidates, the preferred one first."""
+
+
 class SatSolver:
     """A solver with one formula, a step budget and the last model.
 
@@ -474,8 +475,20 @@ class SatSolver:
                 self._solver.add_clause(clause)
         return False
 
-    def lean_towards(self, literals: list[int]) -> None:
-        """Let the search try these literals first: models that have them are found sooner, none is lost."""
+    def lean_towards_preferences(self, places: Places) -> None:
+        """Let the first model have what the canonical assignment tries first, as far as that is known before.
+
+        What a model has already need not be asked for, and each question costs a walk through all instances.
+        No model is lost.
+        """
+        formula = self.formula
+        literals = [*formula.ranges.values()]
+        for instance, order in places.items():
+            locked = formula.problem.nodes[instance].locked
+            first = locked if locked in order else next(iter(order), None)
+            if first is not None:
+                literals.append(formula.versions[instance][first])
+        literals += [group.literals[0] for group in formula.groups.values() if group.literals]
         self._solver.set_phases(literals)
 
     def _solves(self, assumptions: tuple[int, ...]) -> bool:
@@ -511,26 +524,6 @@ class SatSolver:
         return False
 
 
-Places = Mapping[Instance, tuple[int, ...]]
-"""The versions that each instance may have, as places in its candidates, the preferred one first."""
-
-
-def lean_towards_preferences(solver: SatSolver, places: Places) -> None:
-    """Let the first model have what the canonical assignment tries first, as far as that is known before.
-
-    What a model has already need not be asked for, and each question costs a walk through all instances.
-    """
-    formula = solver.formula
-    literals = [*formula.range_literals()]
-    for instance, order in places.items():
-        locked = formula.problem.nodes[instance].locked
-        first = locked if locked in order else next(iter(order), None)
-        if first is not None:
-            literals.append(formula.versions[instance][first])
-    literals += [group.literals[0] for group in formula.groups.values() if group.literals]
-    solver.lean_towards(literals)
-
-
 def minimize_changes(solver: SatSolver) -> None:
     """Fix the locked versions and choices that stay: the fewest changes, then the lowest names first.
 
@@ -557,24 +550,16 @@ def _changes(solver: SatSolver) -> list[int]:
             solver.add(change, -formula.present[instance], formula.versions[instance][node.locked])
             named.append((str(instance), change))
     for cause, alternative in formula.problem.locked_alternatives.items():
-        literal = _sticky(formula, solver, cause, alternative)
-        if literal:
-            named.append((f"{cause.subject} {cause.resource}", literal))
+        group = formula.groups.get(cause)
+        if group is None or group.demand.parent is None:
+            continue
+        ways = zip(group.demand.alternatives, group.literals, strict=True)
+        if picks := [literal for way, literal in ways if way.alternative == alternative]:
+            change = formula.new()
+            for place in sorted(group.places):
+                solver.add(change, -formula.versions[group.demand.parent][place], *picks)
+            named.append((f"{cause.subject} {cause.resource}", change))
     return [change for _, change in sorted(named)]
-
-
-def _sticky(formula: Formula, solver: SatSolver, cause: Cause, alternative: int) -> int:
-    group = formula.groups.get(cause)
-    if group is None or group.demand.parent is None:
-        return 0
-    alternatives = list(zip(group.demand.alternatives, group.literals, strict=True))
-    picks = [literal for choice, literal in alternatives if choice.alternative == alternative]
-    if not picks:
-        return 0
-    change = formula.new()
-    for place in sorted(group.places):
-        solver.add(change, -formula.versions[group.demand.parent][place], *picks)
-    return change
 
 
 def _fewest(solver: SatSolver, changes: list[int]) -> list[int]:
@@ -700,8 +685,7 @@ class Questions:
             place = len(conflict)
             while place >= 0 and (steps := steps - 1) >= 0:
                 fewer = [cause for number, cause in enumerate(conflict) if number != place]
-                core = None if self.is_solvable(fewer) else set(self.core())
-                smaller = None if core is None else [cause for cause in fewer if cause in core]
+                smaller = None if self.is_solvable(fewer) else self._core(fewer)
                 is_first = place == len(conflict)
                 if smaller is not None:
                     is_first &= len(smaller) < len(conflict)  # asked again, it may get smaller still
@@ -711,10 +695,10 @@ class Questions:
             return Unsatisfiable(tuple(conflict), minimal=False)
         return Unsatisfiable(tuple(conflict), minimal=steps >= 0)
 
-    def core(self) -> list[Cause]:
-        """Return the causes of the last question without a solution that contradict one another already."""
-        core = set(self.solver.core())
-        return [cause for cause, guard in self.solver.formula.guards.items() if guard in core]
+    def _core(self, causes: Iterable[Cause]) -> list[Cause]:
+        """Return those of the causes that contradict one another already, by the last question."""
+        core, guards = set(self.solver.core()), self.solver.formula.guards
+        return [cause for cause in causes if guards.get(cause) in core]
 
 
 def attempt(problem: ResolutionProblem) -> tuple[SolverOutcome, Questions | None]:
@@ -773,7 +757,7 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
         for instance, node in problem.nodes.items()
     }
     solver = SatSolver(encode(problem), problem.budget)
-    lean_towards_preferences(solver, places)
+    solver.lean_towards_preferences(places)
     if not solver.ask():
         return None
     minimize_changes(solver)

@@ -6,7 +6,6 @@ from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
     LockUpdate,
     ResolveOptions,
-    ownership_entries,
     read_locks,
 )
 from reconciler.dependencies.lock.revisions import revision_name
@@ -86,7 +85,7 @@ def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
     assert b"Bucket" not in record_bytes(lock)
     assert list(resolution.custom_resource_definitions) == ["Bucket.x.io"]
     assert list(resolution.compositions) == ["small"]
-    assert {entry.controller for _, entry in ownership_entries(resolution)} == {lock.revisions[0].name}
+    assert {entry.controller for _, entry in resolution.ownership()} == {lock.revisions[0].name}
     assert lock.resolution == resolution.digest
 
 

@@ -10,9 +10,6 @@ from reconciler.dependencies.lock.format import (
     LockScope,
     PackageLock,
     check_lock,
-    generation_violations,
-    lock_violations,
-    step_violations,
 )
 from reconciler.dependencies.model.instances import (
     DesiredState,
@@ -36,7 +33,7 @@ def revision(number: int, state: str = "Inactive", **more: Any) -> LockedRevisio
 
 def locked(
     *revisions: LockedRevision, kinds: dict[str, OwnershipEntry] | None = None, generation: int = 1
-) -> tuple[PackageLock, Resolution]:
+) -> ClusterLock:
     package = Resolved(instance=AWS, dialect="crossplane", kind="Provider", name="aws", version="v1")
     resolution = Resolution(packages=(package,), custom_resource_definitions=kinds or {})
     lock = PackageLock(
@@ -46,7 +43,7 @@ def locked(
         resolution=resolution.digest,
         revisions=revisions,
     )
-    return lock, resolution
+    return ClusterLock(lock, resolution)
 
 
 def owned(controller: str, *owners: str, **more: Any) -> dict[str, OwnershipEntry]:
@@ -70,17 +67,16 @@ SOUND = locked(revision(1), revision(2, "Active", current=True), kinds=owned("aw
         (locked(revision(1), kinds=owned("", "aws-9")), "owned by aws-9, which is gone"),
     ],
 )
-def test_every_breach_of_a_lock_is_found(wrong: tuple[PackageLock, Resolution], said: str) -> None:
-    assert said in "; ".join(lock_violations(*wrong))
+def test_every_breach_of_a_lock_is_found(wrong: ClusterLock, said: str) -> None:
     with pytest.raises(BrokenLockError, match=said):
-        check_lock(None, ClusterLock(*wrong))
+        check_lock(None, wrong)
 
 
 @pytest.mark.parametrize(
     ("after", "said"),
     [
         (
-            locked(*SOUND[0].revisions, kinds=SOUND[1].custom_resource_definitions, generation=3),
+            locked(*SOUND.lock.revisions, kinds=SOUND.resolution.custom_resource_definitions, generation=3),
             "generation 3",
         ),
         (locked(revision(2, "Active"), generation=2), "does not own X.io any more"),
@@ -90,8 +86,6 @@ def test_every_breach_of_a_lock_is_found(wrong: tuple[PackageLock, Resolution], 
         ),
     ],
 )
-def test_every_breach_of_a_step_is_found(after: tuple[PackageLock, Resolution], said: str) -> None:
-    told = (*generation_violations(SOUND[0], after[0]), *step_violations(SOUND, after))
-    assert said in "; ".join(told)
+def test_every_breach_of_a_step_is_found(after: ClusterLock, said: str) -> None:
     with pytest.raises(BrokenLockError, match=said):
-        check_lock(ClusterLock(*SOUND), ClusterLock(*after))
+        check_lock(SOUND, after)

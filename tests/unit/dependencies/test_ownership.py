@@ -3,14 +3,13 @@
 from itertools import permutations
 
 from reconciler.dependencies.lock.revisions import (
-    OwnedResource,
     OwnershipClaim,
     OwnershipTable,
     RefusedClaim,
     refuse_claims,
     transfer_ownership,
 )
-from reconciler.dependencies.model.instances import Instance, OwnershipEntry, Slot, SlotKind
+from reconciler.dependencies.model.instances import Instance, OwnedResource, OwnershipEntry, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 
 X, Y, Z = (OwnedResource(is_composition=False, name=f"{name}.io") for name in ("X", "Y", "Z"))
