@@ -18,6 +18,7 @@ class ApiModel(BaseModel):
 
     model_config = ConfigDict(
         alias_generator=to_camel,
+        defer_build=True,  # most runs meet few of the kinds
         extra="forbid",
         frozen=True,
         populate_by_name=True,
@@ -191,7 +192,7 @@ class ForeignManifest(ForeignModel):
 
     api_version: str
     kind: str
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
     status: object = None
 
 

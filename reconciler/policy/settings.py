@@ -157,7 +157,7 @@ Bound = Annotated[int, Field(ge=1), Number]
 Internal = SkipJsonSchema[Annotated[T, BeforeValidator(refuse_field)]]
 """A field that the file cannot set."""
 
-SETTINGS = ConfigDict(alias_generator=to_camel, extra="forbid", populate_by_name=True)
+SETTINGS = ConfigDict(alias_generator=to_camel, defer_build=True, extra="forbid", populate_by_name=True)
 """Names on disk are in camelCase, and unknown fields are refused. Numbers may be quoted, as in variables."""
 
 

@@ -1,11 +1,11 @@
 """Read the manifests of Carvel and kpt packages, in both spellings of the dependency proposal."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from reconciler.api import carvel as api
+from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.reading import (
     PAUSED,
@@ -39,6 +39,11 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import parse_relaxed
 from reconciler.inventory.inventory import Source
 from reconciler.krm.values import mapping_at
+
+if TYPE_CHECKING:
+    from reconciler.api import carvel as api
+else:  # its models are slow to make, and few fleets have such manifests
+    api = LazyModule("reconciler.api.carvel")
 
 GROUPS = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev", "packaging.carvel.dev"})
 WITHDRAWN = "reconciler.dev/withdrawn"

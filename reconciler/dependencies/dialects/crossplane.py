@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from reconciler.api import crossplane as api
+from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
@@ -44,6 +44,11 @@ from reconciler.dependencies.versions import VersionError, parse_loose
 from reconciler.inventory.inventory import Source
 from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import group_of
+
+if TYPE_CHECKING:
+    from reconciler.api import crossplane as api
+else:  # its models are slow to make, and few fleets have such manifests
+    api = LazyModule("reconciler.api.crossplane")
 
 _PROJECT = "meta.dev.upbound.io"
 META_GROUPS = frozenset({"meta.pkg.crossplane.io", _PROJECT})

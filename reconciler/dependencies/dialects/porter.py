@@ -4,12 +4,12 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from msgspec import Struct
 
-from reconciler.api import porter as api
+from reconciler.base.lazy import LazyModule
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
@@ -45,6 +45,11 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.versions import VersionError, VersionPolicy
 from reconciler.inventory.inventory import Source
 from reconciler.krm.values import mapping_at, value_at
+
+if TYPE_CHECKING:
+    from reconciler.api import porter as api
+else:  # its models are slow to make, and few fleets have such manifests
+    api = LazyModule("reconciler.api.porter")
 
 BINDINGS = "reconciler.dev/dependencies"
 EXTERNAL = "reconciler.dev/external"
