@@ -403,11 +403,12 @@ def current_statuses(plan: Plan, outcome: Outcome | None = None) -> tuple[Packag
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
     recorded = plan.context.inventory.statuses if plan.context else {}
     unfinished = {}
-    for change in plan.changes:
+    # A settled fleet is not asked: each record of it would be decoded.
+    for change in (each for each in plan.changes if each.pending):
         last = recorded.get(change.variant) if change.variant else None
         # Of two questions one was answered: the other one can be answered now, too.
         still_asks = bool(change.conflicts) and last is not None and last.phase == Phase.CONFLICT
-        if change.pending and not still_asks:
+        if not still_asks:
             # What was postponed then is told by its reason, and may be due now.
             was_pending = last is not None and last.phase == Phase.PENDING and not last.reason
             unfinished[change.package] = Unfinished(
