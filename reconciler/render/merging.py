@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -105,12 +106,17 @@ class EditedPackage(NamedTuple):
 
     `written` is a draft as a run wrote it. A value that it still has is no edit if one of `origins` has it:
     while a conflict is open no function runs, and the draft has what those of main made, or upstream's.
+    `former` is what the package was, newest first: where people changed only what a function reads, a value
+    is still as the function made it of the `base`.
     """
 
     made: Files
     local: Files
     merged: Files
     done: Files
+    base: Files = MappingProxyType({})
+    former: tuple[Files, ...] = ()
+    made_before: tuple[Files, ...] = ()
     written: Files | None = None
     origins: tuple[Files, ...] = ()
 
@@ -121,6 +127,10 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
     Kptfiles and the package context are left out: the variant writes them.
     """
     lost = sorted({*_lost_fields(edited, edited.done)})
+    if lost and edited.former:
+        sides = [_with_configuration(edited.base, _own_configuration(files)) for files in edited.former]
+        edited = edited._replace(made_before=tuple(result.files for result in run(sides)))
+        lost = sorted({*_lost_fields(edited, edited.done)})
     if not lost:
         return []
     steps = declared_steps(edited.merged)
@@ -260,6 +270,10 @@ def _of_people(
     names: Iterable[tuple[str | int, ...]], edited: EditedPackage, path: str, document: ResourceDocument
 ) -> Iterator[tuple[str | int, ...]]:
     """Yield the values of a document that are not as a run wrote them, or are of none of their origins."""
+    history = [
+        [dict(_leaves(_same_document(side.get(path), edited.local[path], document))) for side in sides]
+        for sides in zip(edited.former, edited.made_before, strict=False)
+    ]
     versions = [_same_document(side.get(path), edited.local[path], document) for side in edited.origins]
     written = _same_document((edited.written or {}).get(path), edited.local[path], document)
     ours, local = dict(_leaves(written)), dict(_leaves(document.data))
@@ -267,8 +281,18 @@ def _of_people(
     for name in names:
         value = local.get(name)
         is_made = any(is_same(value, origin.get(name)) for origin in origins)
-        if not (is_made and is_same(value, ours.get(name))):
+        if not (is_made and is_same(value, ours.get(name))) and not _is_from_before(name, value, history):
             yield name
+
+
+def _is_from_before(name: tuple[str | int, ...], value: Any, history: Iterable[Sequence["_Leaves"]]) -> bool:
+    """Tell whether a value is still as a function made it."""
+    for former, made in history:
+        if not is_same(value, former.get(name)):
+            return False
+        if is_same(value, made.get(name)):
+            return True
+    return False
 
 
 def _same_document(file: File | None, other: File, document: ResourceDocument) -> Any:
@@ -483,7 +507,7 @@ def _inputs(update: UpdateTrees, contents: Mapping[Oid, Files]) -> _Inputs | Non
     if all(is_equal(sides.base, sides.local) for sides in three.values()):
         return None
     filled = with_own_fields(marked)
-    local_configuration = {path: _without_validators(path, local[path]) for path in configuration}
+    local_configuration = _own_configuration(local)
     both = (filled.original, filled.upstream)
     runs = tuple(_with_configuration(side, local_configuration) for side in both)
     if update.original == update.upstream:
@@ -524,6 +548,10 @@ def _configuration(files: Files) -> set[str]:
         path = f"{step.package}/{step.config_path}" if step.package else step.config_path
         paths |= {path} & files.keys()
     return paths
+
+
+def _own_configuration(files: Files) -> Files:
+    return {path: _without_validators(path, files[path]) for path in _configuration(files)}
 
 
 def _kptfiles(files: Files) -> set[str]:

@@ -266,11 +266,13 @@ def _edited(
         return None
     # Without a pipeline until now what was made is the upstream as it is.
     made = rendered.original if rendered is not None else contents[base.tree]
+    trees = ((draft.written,) if draft and draft.written else ()) + resolved.former
+    former = tuple(contents[tree] for tree in trees if tree in contents)
+    edited = EditedPackage(made, contents[local], merged.files, done.files, contents[base.tree], former)
     if draft is None or draft.written is None:
-        return EditedPackage(made, contents[local], merged.files, done.files)
+        return edited
     written = contents.get(draft.written, {})
-    origins = _origins(resolved, base, contents, sides)
-    return EditedPackage(made, contents[local], merged.files, done.files, written, origins)
+    return edited._replace(written=written, origins=_origins(resolved, base, contents, sides))
 
 
 def _origins(

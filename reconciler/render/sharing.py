@@ -228,6 +228,7 @@ def _may_share(resolved: ResolvedVariant, contents: Contents, instance: str) -> 
         resolved.settled is None
         and (draft is None or (not draft.append_only and draft.answers == NO_ANSWERS))
         and not resolved.lost_base
+        and not resolved.former
         and (resolved.local is None or resolved.base is not None)
         and not resolved.variant.spec.injectors
         and all(tree in contents for _, tree in variant_trees(resolved))

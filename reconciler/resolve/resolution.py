@@ -97,7 +97,8 @@ class ResolvedVariant(Struct, frozen=True):
     is set if the upstream may have charts of Helm, which are rendered anew for other values. `held_back` is
     what a rollout keeps from being the pin, None if none does. `draft_local` is the draft without what its
     variant wrote there and does not ask for any more, None if it has nothing of that. `is_unedited`
-    tells that main has what is made of the base, byte by byte.
+    tells that main has what is made of the base, byte by byte. `former` are trees that main had before,
+    newest first, where what functions read may have changed since; nothing needs them to be there.
     """
 
     variant: DesiredVariant
@@ -123,6 +124,7 @@ class ResolvedVariant(Struct, frozen=True):
     subpackages: tuple[SubpackagePin, ...] = ()
     draft_local: Oid | None = None
     is_unedited: bool = False
+    former: tuple[Oid, ...] = ()
 
     @property
     def requested(self) -> Pin:
@@ -198,6 +200,10 @@ def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Releas
     for resolved in variants:
         for url, tree in variant_trees(resolved):
             trees.setdefault(url, set()).add(tree)
+        draft = resolved.draft
+        written = [draft.written] if draft is not None and draft.append_only and draft.written else []
+        if former := {*resolved.former, *written} if resolved.settled is None else set():
+            trees.setdefault(resolved.downstream.url, set()).update(former)
     for release in releases:
         trees.setdefault(release.package.url, set()).add(release.tree)
     plain = frozenset(oid for resolved in variants for oid in _plain_trees(resolved))

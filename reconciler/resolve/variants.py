@@ -81,6 +81,8 @@ from reconciler.resolve.upstreams import (
     source_names,
 )
 
+_MOST_FORMER = 3
+
 
 def find_publications(downstreams: Downstreams, desired: Desired, inventory: Inventory) -> Publications:
     """Return the revisions `F/vN` that this plan tags: untagged states of main, in first-parent order.
@@ -482,8 +484,23 @@ def resolve_variant(
         has_charts=has_charts(pin, variant, inventory),
         subpackages=subpackages,
     )
-    is_unedited = has_no_edits(resolved, facts, record)
-    return replace(resolved, settled=find_settled(resolved, record), is_unedited=is_unedited)
+    settled, is_unedited = find_settled(resolved, record), has_no_edits(resolved, facts, record)
+    former = () if settled or is_unedited else _former(resolved, package, record)
+    return replace(resolved, settled=settled, is_unedited=is_unedited, former=former)
+
+
+def _former(
+    resolved: ResolvedVariant, package: PackageState, record: PackageVariantRecord | None
+) -> tuple[Oid, ...]:
+    """Return the last published trees of a package that people changed since its functions ran."""
+    local = resolved.local
+    is_made = record is not None and record.output_tree == local and not (record.failed or record.conflicts)
+    if local is None or resolved.base is None or is_made or (record and local in (record.unedited or ())):
+        return ()
+    published = sorted((r for r in package.published if r.revision > 0), key=lambda r: -r.revision)
+    recorded = [record.output_tree, record.local_tree] if record is not None else []
+    trees = [*(revision.tree for revision in published[:_MOST_FORMER]), *map(Oid, filter(None, recorded))]
+    return tuple(dict.fromkeys(tree for tree in trees if tree != local))
 
 
 def _ticks(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.git import make_repository
 from tests.support.identifiers import without_identifiers
-from tests.support.small_world import app, manifest, repository, variant
+from tests.support.small_world import app, manifest, published, repository, variant
 from tests.support.world import World, git, refs
 
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {name}\npipeline:\n  mutators:\n"
@@ -20,6 +20,10 @@ RENAMING = (
     "  - image: starlark:v0.5\n    configMap:\n      source: |\n"
     "        for each in ctx.resource_list['items']:\n"
     "          each['metadata']['name'] = 'other'\n"
+)
+SETTERS = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: setters\n  annotations:\n"
+    "    config.kubernetes.io/local-config: 'true'\ndata:\n  replicas: \"2\"\n"
 )
 PIPELINES = {
     "good": SET_NAMESPACE,
@@ -103,3 +107,41 @@ def test_what_could_not_run_is_tried_again_without_any_other_change(world: World
     assert applied.code == 0, applied.out + applied.err
     assert "  name: known\n" in drafted(world, "unknown")
     assert "  namespace: prod\n" in drafted(world, "unknown")
+
+
+def test_edit_of_what_a_function_reads_is_no_lost_edit_and_one_of_what_it_writes_is() -> None:
+    world = published("edge-1")
+    setter = "  - image: apply-setters:v0.2.0\n    configPath: setters.yaml\n"
+    with world.edit("blueprints", "Replicas are a setter") as copy:
+        (copy / "web/Kptfile").write_text(HEAD.format(name="web") + setter)
+        (copy / "web/setters.yaml").write_text(SETTERS)
+        text = app("web", 3).replace("replicas: 1", "replicas: 1 # kpt-set: ${replicas}")
+        (copy / "web/app.yaml").write_text(text)
+    world.tag("blueprints", "web/v3", "main")
+    with world.edit("control", "Roll it out") as copy:
+        (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=3))
+    merge(world)
+
+    for before, after in ((2, 5), (5, 6)):  # the second edit begins where no upstream ever was
+        edit_edge(world, "setters.yaml", f'"{before}"', f'"{after}"')
+        merge(world)
+        assert f"replicas: {after} #" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
+    edit_edge(world, "app.yaml", "replicas: 6", "replicas: 2")
+    edit_edge(world, "setters.yaml", '"6"', '"7"')
+
+    said = world.run("apply")
+    assert "writes spec.replicas of Deployment web anew" in said.out
+    assert world.run("approve", "--all").code == 4
+
+
+def merge(world: World) -> None:
+    for line in (("apply",), ("approve", "--all"), ("apply",)):
+        said = world.run(*line)
+        assert (said.code, "does not survive" in said.out) == (0, False), said
+
+
+def edit_edge(world: World, file: str, old: str, new: str) -> None:
+    with world.edit("edge-1", f"Change {file}") as copy:
+        path = copy / "web" / file
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
