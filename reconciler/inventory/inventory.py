@@ -142,8 +142,8 @@ class Draft(Struct, frozen=True):
     """Whether a foreign commit changed the package."""
     answers: Answers = NO_ANSWERS
     """Answers to conflicts in the messages of its commits."""
-    has_more: bool = False
-    """Whether the branch changes more than the package."""
+    outside: str = ""
+    """What people changed on the branch beside packages, as an error; "" for nothing."""
     behind: bool = False
     """Whether main changed at its path since."""
 

@@ -139,8 +139,8 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
         armed = "Switch off its auto-merge. " if pull.auto_merge == pull.head_oid else ""
         why = f"Merging it takes objects with it. {armed}{consent_text(change)}"
         return ApprovalState(why=why, reason=Reason.LOSS_NEEDS_CONSENT)
-    if refused := _refusal(change, pull, rules, context):
-        return _refused_state(change, pull.number, refused.message, context)
+    if refused := _find_refusal(change, pull, rules, context):
+        return refused
     if pull.auto_merge != pull.head_oid:
         checks = _missing_checks(change, rules, context)
         return ApprovalState(why=checks) if checks else None
@@ -152,6 +152,24 @@ def _obstacle(change: Change, rules: Finder, context: PlanContext) -> ApprovalSt
         f"off. Merge it, or run `reconciler approve {name}`",
         reason=Reason.MERGE_DROPPED,
     )
+
+
+def _find_refusal(
+    change: Change, pull: PullRequest, rules: Finder, context: PlanContext
+) -> ApprovalState | None:
+    """Return that a head is not merged: the repository alone merges only packages, and forges may refuse."""
+    target = context.targets[change.package]
+    if target.draft is not None and target.draft.outside and _is_local(target, context):
+        step = "Remove that change from the branch, or merge the branch with git"
+        why = f"It is not merged: {target.draft.outside}. {step}"
+        return ApprovalState(why=why, reason=Reason.MERGE_REFUSED)
+    refused = _refusal(change, pull, rules, context)
+    return _refused_state(change, pull.number, refused.message, context) if refused else None
+
+
+def _is_local(target: PlanTarget, context: PlanContext) -> bool:
+    forge = find_rule(context.inventory.policy.forges, target.view.remote)
+    return forge is None or forge.kind is ForgeKind.LOCAL
 
 
 def _refused_state(change: Change, number: int, message: Text, context: PlanContext) -> ApprovalState:
@@ -267,14 +285,13 @@ def _find_approval(
     fitting = _fitting_rules(change, target, rules, context)
     if draft is None or pull is None or not fitting:
         return None
-    if pull.auto_merge == pull.head_oid or _refusal(change, pull, rules, context):
+    if pull.auto_merge == pull.head_oid or _find_refusal(change, pull, rules, context):
         return None
     passed = context.inventory.passed_checks.get((change.package.url, draft.tip.oid), frozenset())
     if any(passed.issuperset(rule.checks) and not rule.auto_merge for rule in fitting):
         return Approval(pull.number, pull.head, pull.head_oid)
-    forge = find_rule(context.inventory.policy.forges, target.view.remote)
     # The repository alone does not merge by itself.
-    if forge is None or forge.kind is ForgeKind.LOCAL or not any(rule.auto_merge for rule in fitting):
+    if _is_local(target, context) or not any(rule.auto_merge for rule in fitting):
         return None
     return Approval(pull.number, pull.head, pull.head_oid, by_forge=True)
 

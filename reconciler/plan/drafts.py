@@ -181,7 +181,7 @@ def is_behind(target: PlanTarget, draft: Draft) -> bool:
     A group's branch is left out, and so is one that changes more than its package: a merge commit
     would have to decide about that, too.
     """
-    return target.view.head is not None and draft.behind and not draft.is_grouped and not draft.has_more
+    return target.view.head is not None and draft.behind and not draft.is_grouped and not draft.outside
 
 
 def draft_message(

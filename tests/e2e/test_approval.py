@@ -92,6 +92,22 @@ def test_a_draft_that_a_person_broke_is_approved_by_nobody(
     assert tags(world) == {"refs/tags/db/v1"}
 
 
+@pytest.mark.parametrize("grouped", ["package", "repository"])
+def test_plan_tells_that_the_local_forge_merges_no_file_beside_packages(tmp_path: Path, grouped: str) -> None:
+    world = make_world(tmp_path / "w", f"{{edited: true}}\n  pullRequests:\n    groupBy: {grouped}")
+    world.run("apply")
+    branch = world.draft_branch("edge-1", "web")
+    edge(world).commit({"NOTES.md": "mine\n", "web/notes.txt": "mine\n"}, branch=branch)
+
+    told, done = world.run("plan").out, world.run("apply")
+
+    assert re.search(r"edge-1/web +MergeRefused .*NOTES.md.* Remove that change", told)
+    assert (done.code, "failed:" in done.out, "refs/tags/web/v1" in tags(world)) == (7, False, False)
+    edge(world).commit({"NOTES.md": None}, branch=branch)
+    assert world.run("apply").code == Exit.DONE
+    assert edge(world).read("main", "web/notes.txt")
+
+
 def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
     write_world(tmp_path / "w", EDGE)
     world = World(tmp_path / "w")

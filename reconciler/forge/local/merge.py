@@ -22,6 +22,7 @@ _WHOLE = re.compile(
     r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+|chart/(?P<chart>.+)/next|revision/.+/in/(?P<manifests>.+))"
 )
 _MOST_BYTES = 1 << 20
+_BESIDE = "Remove that change from the branch, or merge the branch with git."
 _PLAN = "Run `reconciler plan`: it shows what blocks the package."
 
 
@@ -112,7 +113,7 @@ def check_inside(mirror: Mirror, base: Oid, head: Oid, path: str, branch: str) -
     outside = find_outside(mirror, base, head, path)
     if outside is not None:
         message = f"{branch} also changes {outside}, outside of package {path}"
-        raise RefusedError(message, hint="Remove that change from the branch, or merge the branch with git.")
+        raise RefusedError(message, hint=_BESIDE)
 
 
 def find_outside(mirror: Mirror, base: Oid, head: Oid, path: str) -> str | None:
@@ -233,7 +234,7 @@ def _differing_packages(
             continue
         inner = f"{path}/{name}" if path else name
         if file_name_error(name) or any(entry is not None and not entry.is_tree for entry in sides):
-            raise RefusedError(f"{inner} does not belong to a package; merge the branch with git")
+            raise RefusedError(f"{inner} does not belong to a package", hint=_BESIDE)
         yield from _differing_packages(mirror, _subtree(sides[0]), _subtree(sides[1]), inner)
 
 

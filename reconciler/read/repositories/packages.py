@@ -8,7 +8,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.forge.local.merge import find_outside
+from reconciler.base.errors import RefusedError
+from reconciler.forge.local.merge import check_inside, proposed_packages
 from reconciler.git.commits import CommitData, parse_annotations
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import (
@@ -21,7 +22,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import Lifecycle, Oid
 from reconciler.names.objects import Commit
-from reconciler.names.refs import RevisionRef, deletion_ref, group_refs, is_group, parse_ref
+from reconciler.names.refs import RevisionRef, deletion_ref, group_refs, is_group, parse_ref, short_branch
 from reconciler.names.trailers import read_answers
 from reconciler.policy import CommitPolicy, Policy
 from reconciler.read.repositories.discovery import (
@@ -90,9 +91,20 @@ def read_draft(
         foreign_commit_time=newest_time(foreign),
         is_touched=any(_touches(mirror, commit, named.path) for commit in foreign),
         answers=read_answers((c.message for c in reversed(commits)), named.path, alone=not is_group(ref)),
-        has_more=bool(foreign and base and find_outside(mirror, base, tip.oid, named.path)),
+        outside=_outside(mirror, base, branch) if foreign and base else "",
         behind=main is not None and mirror.subtree(main, named.path) != base_tree,
     )
+
+
+def _outside(mirror: Mirror, base: Oid, branch: PackageAtRef) -> str:
+    try:
+        if is_group(branch.ref):
+            proposed_packages(mirror, base, branch.commit.oid)
+        else:
+            check_inside(mirror, base, branch.commit.oid, branch.named.path, short_branch(branch.ref))
+    except RefusedError as error:
+        return str(error)
+    return ""
 
 
 def read_deletion(
