@@ -403,8 +403,9 @@ def current_statuses(plan: Plan, outcome: Outcome | None = None) -> tuple[Packag
 def _nothing_done(plan: Plan) -> dict[PackageKey, Unfinished]:
     recorded = plan.context.inventory.statuses if plan.context else {}
     unfinished = {}
-    # A settled fleet is not asked: each record of it would be decoded.
-    for change in (each for each in plan.changes if each.pending):
+    for change in plan.changes:
+        if not change.pending:
+            continue  # else the record of every package would be decoded
         last = recorded.get(change.variant) if change.variant else None
         # Of two questions one was answered: the other one can be answered now, too.
         still_asks = bool(change.conflicts) and last is not None and last.phase == Phase.CONFLICT

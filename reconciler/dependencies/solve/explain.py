@@ -225,8 +225,8 @@ class NextStep:
         taker = takers[0]
         # What keeps versions within reach from what another package has
         bans = (node.banned.get(p, ()) for node in self.problem.nodes.values() for p in node.order)
-        kept = (cause for causes in bans for cause in causes if cause.kind is CauseKind.HELD)
-        held = [cause for cause in kept if taker in self._leading_to(cause.subject)]
+        holds = (cause for causes in bans for cause in causes if cause.kind is CauseKind.HELD)
+        held = [cause for cause in holds if taker in self._leading_to(cause.subject)]
         owners = sorted({cause.owner for cause in held if cause.owner is not None} | {owner})
         consents = sorted({owner.name for owner in owners} | set(taker.revisions.take_over))
         names = {cause.resource for cause in held}
