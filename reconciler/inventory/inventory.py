@@ -143,7 +143,7 @@ class Draft(Struct, frozen=True):
     answers: Answers = NO_ANSWERS
     """Answers to conflicts in the messages of its commits."""
     outside: str = ""
-    """What people changed on the branch beside packages, as an error; "" for nothing."""
+    """Why the local forge does not merge it: people changed files beside packages; "" if it may."""
     behind: bool = False
     """Whether main changed at its path since."""
 
