@@ -121,8 +121,7 @@ def test_only_what_a_test_notices_is_caught(tiny: Path) -> None:
 
     assert ran.returncode == 1, ran.stderr
     result = json.loads((tiny / "result.json").read_text())
-    statuses = {mutant["function"]: mutant["status"] for mutant in result["mutants"]}
-    assert statuses == {
+    assert {mutant["function"]: mutant["status"] for mutant in result["mutants"]} == {
         "Limit.strong": "caught",
         "Limit.weak": "survived",
         "Limit.environment": "survived",

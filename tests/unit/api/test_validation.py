@@ -68,9 +68,7 @@ def test_all_errors_are_reported_at_once() -> None:
 
 
 def test_missing_field_has_a_hint() -> None:
-    faults = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"git": {}}})
-
-    assert faults == (
+    assert parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"git": {}}}) == (
         FieldError(
             ("spec", "git", "repo"),
             Reason.MISSING_FIELD,

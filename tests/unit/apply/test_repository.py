@@ -61,9 +61,7 @@ def test_another_run_that_was_faster_did_our_work(edge: Edge) -> None:
     Edge.apply(edge, edge.created(), edge.created("other"))
     before = edge.repo.refs()
 
-    result = edge.apply(edge.created(), edge.created("third"), target=target)
-
-    assert not result.failed
+    assert not edge.apply(edge.created(), edge.created("third"), target=target).failed
     assert "refs/heads/drafts/third/packagevariant-1" in edge.repo.refs()
     assert before.items() <= edge.repo.refs().items()
 
@@ -72,9 +70,7 @@ def test_another_number_is_taken_when_somebody_was_faster(edge: Edge) -> None:
     target = edge.target()
     Edge.apply(edge, edge.created("other"))
 
-    result = edge.apply(edge.created(), target=target)
-
-    assert not result.failed
+    assert not edge.apply(edge.created(), target=target).failed
     pulls = {p.number: p.head for p in edge.target().forge.list_pulls()}
     assert pulls == {1: "drafts/other/packagevariant-1", 2: "drafts/web/packagevariant-1"}
 
@@ -216,8 +212,7 @@ def test_run_that_ends_between_two_pushes_is_completed_by_the_next(
     claimed = {effect.ref.split("/")[1] for effect in result.effects if effect.oid}
     assert claimed <= drafts.keys() <= {"a", "b", "c"}
     assert {package.path for package in result.unfinished} == {*names} - claimed
-    again = edge.apply(*map(edge.created, names))
-    assert {package.path for package in again.unfinished} == {"bad"}
+    assert {package.path for package in edge.apply(*map(edge.created, names)).unfinished} == {"bad"}
     after = {ref.split("/")[3]: oid for ref, oid in edge.repo.refs().items() if "/drafts/" in ref}
     assert drafts.items() <= after.items()
     assert after.keys() == {"a", "b", "c"}

@@ -79,9 +79,7 @@ def test_a_failed_package_keeps_its_record_and_no_other_does(
 def test_names_of_clusters_may_differ_in_case(repo: Repo) -> None:
     files = {"locks/Edge.json": b"{}", "locks/edge.json": b"[]"}
 
-    result = write_branch(mirror(repo), branch(files), POLICY, EPOCH)
-
-    assert not result.unfinished
+    assert not write_branch(mirror(repo), branch(files), POLICY, EPOCH).unfinished
     assert read_branch(mirror(repo), repo.oid(REF), Limits()) == files
 
 
@@ -101,9 +99,7 @@ def test_another_run_that_wrote_the_same_did_our_work(repo: Repo) -> None:
     ours = mirror(repo)
     write_branch(mirror(repo), branch({"x": b"same"}), POLICY, EPOCH + 7)
 
-    result = write_branch(ours, branch({"x": b"same"}), POLICY, EPOCH)
-
-    assert result == Result()
+    assert write_branch(ours, branch({"x": b"same"}), POLICY, EPOCH) == Result()
 
 
 def test_no_files_and_no_branch_is_nothing_to_do(repo: Repo) -> None:
@@ -245,9 +241,7 @@ def test_locks_are_overtaken_if_they_failed_and_the_branch_is_not_where_it_was_r
     control = SimpleNamespace(refs=lambda: refs)
     result = Result(exits=frozenset({Exit.UNAVAILABLE} if failed else {Exit.REFUSED}))
 
-    overtaken = is_overtaken(cast("Any", inventory), cast("Any", control), result)
-
-    assert overtaken is (failed and moved)
+    assert is_overtaken(cast("Any", inventory), cast("Any", control), result) is (failed and moved)
 
 
 @pytest.mark.parametrize(

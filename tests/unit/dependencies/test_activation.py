@@ -143,8 +143,7 @@ def test_the_active_revision_is_never_collected_nor_the_one_that_waits() -> None
 
 def test_a_name_is_that_of_its_package_and_its_content() -> None:
     assert revision_name("Provider/aws", DIGESTS[1]) == "aws-100000000000"
-    long = revision_name(f"Provider/{'a' * 63}", DIGESTS[1])
-    assert long == f"{'a' * 50}-100000000000"
+    assert revision_name(f"Provider/{'a' * 63}", DIGESTS[1]) == f"{'a' * 50}-100000000000"
     assert revision_name("Provider/aws", "", "x.io/aws:v1") != revision_name(
         "Provider/aws", "", "x.io/aws:v2"
     )

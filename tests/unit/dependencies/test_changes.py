@@ -132,9 +132,7 @@ def test_changes_of_objects_are_told_by_path_or_by_their_package() -> None:
     before = {"a.yaml": "1.0.0", "c.yaml": "1.0.0", "same.yaml": "1.0.0"}
     after = {"a.yaml": "2.0.0", "b.yaml": "1.0.0", "same.yaml": "1.0.0"}
 
-    found = object_version_changes(before, after, new, Resolution(), "edge")
-
-    assert found == (
+    assert object_version_changes(before, after, new, Resolution(), "edge") == (
         VersionChange(
             MoveOp.CHANGE, "carvel:db@cluster", "1.0.0", "2.0.0", "its manifest asks for it", ("edge",)
         ),

@@ -141,9 +141,7 @@ def test_tag_of_another_version_than_the_digest_is_noted(kind: str, tag: str, di
         else sourced("clusters/dev/p.yaml", porter)
     )
 
-    found = collected([manifest], first, second)
-
-    assert [(w.reason, of in w.message) for w in found.warnings] == (
+    assert [(w.reason, of in w.message) for w in collected([manifest], first, second).warnings] == (
         [(Reason.READ_DIFFERENTLY, True)] if of else []
     )
 

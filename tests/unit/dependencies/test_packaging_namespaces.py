@@ -86,6 +86,4 @@ def test_what_a_cluster_has_once_comes_from_the_shared_namespace() -> None:
     once = {"installationType": "onePerCluster"}
     there = [APP, package(GLOBAL, "db.io", "1.0.0", **once), package("a", "db.io", "9.0.0", **once)]
 
-    found = solved(world(there, install("a", "app.io")))
-
-    assert found["carvel:db.io@cluster"] == "1.0.0"
+    assert solved(world(there, install("a", "app.io")))["carvel:db.io@cluster"] == "1.0.0"

@@ -107,8 +107,6 @@ def test_folder_has_exactly_one_header() -> None:
 
 
 def test_ecosystem_of_a_header_is_that_of_its_manifest() -> None:
-    mixed = told(HEADER | {"ecosystem": "carvel"}, {"name": "a"})
-
-    assert mixed == [
+    assert told(HEADER | {"ecosystem": "carvel"}, {"name": "a"}) == [
         ("ecosystem", f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s")
     ]

@@ -42,8 +42,7 @@ def test_every_upstream_gets_to_every_target_under_its_own_name() -> None:
     desired = expand(world(charts(), views=FLEET))
 
     assert names(desired) == ["charts-east-db", "charts-east-web", "charts-west-db", "charts-west-web"]
-    upstreams = {v.spec.upstream.package for v in desired.variants if v.spec.upstream}
-    assert upstreams == {"web", "db"}
+    assert {v.spec.upstream.package for v in desired.variants if v.spec.upstream} == {"web", "db"}
     assert desired.targets == {ObjectName("default", "charts"): 4}
 
 

@@ -301,9 +301,7 @@ def test_pull_request_that_exists_already_is_waited_for(api: ScriptedApi) -> Non
     server.errors["create"] = [PullRequestExistsError("exists")]
     server.lists = [(), ()]
 
-    pull = writer(api, server).ensure(DESIRED)
-
-    assert (pull.number, len(api.clock.slept)) == (5, 1)
+    assert (writer(api, server).ensure(DESIRED).number, len(api.clock.slept)) == (5, 1)
 
 
 def test_pull_request_that_exists_and_is_never_listed_is_unavailable(api: ScriptedApi) -> None:
@@ -470,8 +468,7 @@ def test_people_are_asked_once_each_and_named_in_the_marker(api: ScriptedApi) ->
     writer(api, server).ensure(WANTED)
     writer(api, server).ensure(replace(WANTED, reviewers=("ann", "eve"), assignees=()))
 
-    asked = [call for call in server.calls if call[0] in {"request_reviews", "assign"}]
-    assert asked == [
+    assert [call for call in server.calls if call[0] in {"request_reviews", "assign"}] == [
         *(("request_reviews", ("ann", "bob")), ("assign", ("kim",)), ("request_reviews", ("eve",)))
     ]
     assert first.digest == "d1"

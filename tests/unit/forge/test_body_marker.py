@@ -30,9 +30,7 @@ def composed(body: str, around: MarkedBody | None = None, *, limit: int = LIMIT)
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lines as they were", "lines of a web form"])
 def test_generated_part_is_recognised_after_a_web_form(newline: str) -> None:
-    marked = parse(composed("Why.\n\n- app.yaml\n").replace("\n", newline))
-
-    assert marked == MarkedBody(
+    assert parse(composed("Why.\n\n- app.yaml\n").replace("\n", newline)) == MarkedBody(
         body="Why.\n\n- app.yaml\n",
         title=digest("Update web"),
         labels=("edge",),

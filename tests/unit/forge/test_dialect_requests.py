@@ -581,9 +581,7 @@ def test_github_check_passes_if_all_its_runs_do(api: RecordingApi) -> None:
     ]
     hub = dialect_of(api, "github")
 
-    passed = dict(hub.checks("c0ffee"))
-
-    assert passed == {
+    assert dict(hub.checks("c0ffee")) == {
         **dict.fromkeys(("build", "test"), CheckState.FAILED),
         **dict.fromkeys(("scan", "slow", ""), CheckState.PENDING),
         "docs": CheckState.SKIPPED,
@@ -620,9 +618,7 @@ def test_issues_of_the_user_are_read_open_or_closed(api: RecordingApi) -> None:
     ]
     api.answers["GET", f"{HUB}/issues"] = Answer(200, tea)
 
-    issues = {kind: list(dialect_of(api, kind).issues()) for kind in DIALECTS}
-
-    assert issues == {
+    assert {kind: list(dialect_of(api, kind).issues()) for kind in DIALECTS} == {
         "github": [Issue(1, "t", True, (2,), "D"), Issue(2, "t", False, (2,), "D")],
         "gitlab": [Issue(1, "", True, (1, 2), "D"), Issue(2, "", False, (1, 2), "D")],
         "gitea": [Issue(1, "t", True, (1, 2), "D"), Issue(2, "", False, (1, 2), "D")],

@@ -132,9 +132,7 @@ def test_gitea_looks_a_pair_of_branches_up_before_it_lists(
     api.answers["GET", PAIR] = answer
     api.answers["GET", PATHS["gitea"]] = Answer(200, [item("gitea", 5)])
 
-    found = list(dialect_of(api, "gitea").find_open(HEAD, base))
-
-    assert [pull.number for pull in found] == numbers
+    assert [pull.number for pull in list(dialect_of(api, "gitea").find_open(HEAD, base))] == numbers
     assert [request.path for request in api.log] == paths
 
 

@@ -69,9 +69,7 @@ DESIRED = PullRequest(HEAD, "main", "New title", "New text.", labels=("a",), dig
 def test_pull_request_is_written_with_every_field_and_as_old_as_its_head(edge: Edge) -> None:
     tip = edge.repo.oid(DRAFT)
 
-    returned = forge(edge).ensure(DESIRED)
-
-    assert returned == replace(DESIRED, number=1, head_oid=tip)
+    assert forge(edge).ensure(DESIRED) == replace(DESIRED, number=1, head_oid=tip)
     assert record(edge) == PullRecord(
         number=1,
         head=HEAD,

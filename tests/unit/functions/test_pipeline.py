@@ -71,9 +71,7 @@ def text_of(result: PipelineResult, name: str) -> str:
 def test_package_without_pipeline_is_not_read() -> None:
     given = {"broken.yaml": File.of(b"\tno yaml"), "Kptfile": File.of(HEAD.encode())}
 
-    result = run_pipeline(given)
-
-    assert result.files is given
+    assert run_pipeline(given).files is given
 
 
 def test_mutators_run_in_order_and_keep_other_bytes() -> None:

@@ -79,9 +79,7 @@ def test_time_outside_of_formattable_dates_is_clamped() -> None:
 @given(data=st.binary(), encoding=st.binary())
 def test_parsing_any_bytes_raises_nothing(data: bytes, encoding: bytes) -> None:
     parse_commit(OID, data)
-    parsed = parse_commit(OID, commit(data, b"encoding " + encoding, message=data))
-
-    assert parsed is not None
+    assert parse_commit(OID, commit(data, b"encoding " + encoding, message=data)) is not None
     assert isinstance(decode_text(data, encoding), str)
 
 

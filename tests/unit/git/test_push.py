@@ -278,9 +278,7 @@ def test_directory_takes_any_number_of_refs_in_one_push_even_if_it_advertises_no
     run("config", "receive.advertiseAtomic", "false", cwd=Path(mirror.remote))
     before = process_count("push")
 
-    results = push(mirror, many)
-
-    assert {result.status for result in results} == {PushStatus.DONE}
+    assert {result.status for result in push(mirror, many)} == {PushStatus.DONE}
     assert process_count("push") == before + 1
     assert len(mirror.refs()) == 1201
     snapshot = dict(mirror.refs())

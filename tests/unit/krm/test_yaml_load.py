@@ -61,9 +61,7 @@ def test_position_of_a_field(place: Place, prefix: bytes, newline: bytes) -> Non
 
 
 def test_empty_and_comment_only_documents_are_skipped() -> None:
-    documents = load_documents(TEXT)
-
-    assert [(document.value, document.line) for document in documents] == [
+    assert [(document.value, document.line) for document in load_documents(TEXT)] == [
         ({"a": 1, "b": [{"x": True, "y z": ["p", {"q": "r"}]}]}, 2),
         ({"true": "push"}, 9),
     ]

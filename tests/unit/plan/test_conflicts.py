@@ -104,9 +104,7 @@ def test_no_later_merge_buries_a_question(world: ModelWorld) -> None:
     world.publish("blueprints", "web", blueprint("web", app_yaml=app("green", "xl")), 4)
     world.variants["web"] = spec(4)
 
-    change = the_change(world)
-
-    assert [n.field for n in change.conflicts] == ["data.color"]
+    assert [n.field for n in the_change(world).conflicts] == ["data.color"]
     assert text(world) == app("mine", "xl")
 
 
@@ -126,9 +124,7 @@ def test_a_policy_set_later_answers(
     world.run()
     world.annotations["web"] = notes
 
-    change = the_change(world)
-
-    assert change.waits is asks
+    assert the_change(world).waits is asks
     assert text(world) == app(color)
 
 
@@ -156,9 +152,7 @@ def test_of_two_answers_each_takes_its_own_value(world: ModelWorld) -> None:
     assert len(the_change(world).conflicts) == 2
     world.annotations["web"] = {ON_CONFLICT_FIELDS: "data.color=upstream;data.size=local"}
 
-    change = the_change(world)
-
-    assert (change.waits, text(world)) == (False, app("lime", "mine"))
+    assert (the_change(world).waits, text(world)) == (False, app("lime", "mine"))
 
 
 def test_what_a_person_answered_no_policy_answers_again(world: ModelWorld) -> None:

@@ -166,8 +166,7 @@ def test_share_that_is_passed_is_never_equal_to_its_limit(
 def test_what_was_refused_is_remembered_with_what_there_was() -> None:
     inventory = target_gone()
     strict = Policy(deletions=DeletionGuard(share=0.0, minimum=1))
-    first = diff_variants(expand(inventory), replace(inventory, policy=strict))
-    assert first.waiting == {GONE: 4}
+    assert diff_variants(expand(inventory), replace(inventory, policy=strict)).waiting == {GONE: 4}
 
     left = {key: inventory.records[key] for key in list(inventory.records)[:2]}
     refused = RefusedDeletionsRecord(variants=(RefusedVariant(**GONE._asdict(), of=4),))

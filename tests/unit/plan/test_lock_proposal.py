@@ -356,9 +356,7 @@ def test_choices_of_people_come_before_what_upstreams_mean() -> None:
     choices = (a_lock("3", held=True, name="api"), a_lock("4"), a_lock("5", name="dns"))
     main = {choices[2].key: choices[2]}
 
-    lock = with_pins(ComputedLock(A, (PIN,), 40), choices, ReviewedLock(pins=main))
-
-    assert lock == ComputedLock(
+    assert with_pins(ComputedLock(A, (PIN,), 40), choices, ReviewedLock(pins=main)) == ComputedLock(
         {
             **A,
             "upstreams/default/api.json": File.of(lock_bytes(choices[0])),

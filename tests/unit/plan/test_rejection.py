@@ -178,8 +178,7 @@ def world() -> ModelWorld:
 
 def the_change(world: ModelWorld) -> Change:
     (change,) = world.run().changes
-    again = world.plan()
-    assert again.is_empty
+    assert world.plan().is_empty
     return change
 
 

@@ -87,9 +87,7 @@ def test_pull_request_that_waited_is_opened_before_a_newer_one(world: ModelWorld
     declare(world, "east", "0-newer")
     limit(world, max_new=1)
 
-    plan = world.run()
-
-    assert [c.package.path for c in plan.changes if c.pull is not None] == waiting
+    assert [c.package.path for c in world.run().changes if c.pull is not None] == waiting
     assert opened(world.run()) == ["east/0-newer"]
 
 

@@ -216,9 +216,7 @@ def test_open_pull_request_that_is_wrong_is_repaired(wrong: dict[str, Any], repa
     assert asked is not None
     there = replace(asked, number=7, **wrong)
 
-    change = planned(KEPT, None, there, policy=policy)
-
-    assert change == replace(
+    assert planned(KEPT, None, there, policy=policy) == replace(
         KEPT,
         op=Op.UPDATE,
         reason=Reason.PULL_REQUEST_OUTDATED,
@@ -233,9 +231,7 @@ def test_first_open_pull_request_of_a_branch_counts_and_doubles_are_closed() -> 
     comment = "Pull request #3 proposes the same branch and was opened first; this one is closed."
     doubles = tuple(ClosePull(number, BRANCH, comment, 3) for number in (5, 8))
 
-    change = planned(KEPT, None, third, a_pull(PullState.CLOSED, number=9), first, second)
-
-    assert change == replace(
+    assert planned(KEPT, None, third, a_pull(PullState.CLOSED, number=9), first, second) == replace(
         KEPT,
         op=Op.UPDATE,
         reason=Reason.PULL_REQUEST_DUPLICATE,
@@ -252,9 +248,7 @@ def test_reviewers_are_not_asked_again_what_they_have_seen() -> None:
     kept = replace(KEPT, conflicts=(CONFLICT,))
     seen = right_pull(kept, draft=False)
 
-    pull = planned(replace(kept, pull=seen), None, seen).pull
-
-    assert pull == seen
+    assert planned(replace(kept, pull=seen), None, seen).pull == seen
     assert not planned(replace(kept, pull=a_pull())).pull.redraft  # type: ignore[union-attr]
 
 

@@ -334,9 +334,7 @@ FULL = replace(DRAFTED, pull=4, url="https://forge/4", reason="r", message="m")
 def test_file_of_a_variant_has_its_conditions_labels_and_package() -> None:
     web = a_desired(labels={"a": "b"}, annotations={"c": "d"})
 
-    files = files_of({KEY: (CONDITION,), SET_KEY: ()}, FULL, desired=Desired(variants=(web,)))
-
-    assert files == {
+    assert files_of({KEY: (CONDITION,), SET_KEY: ()}, FULL, desired=Desired(variants=(web,))) == {
         VARIANT_FILE: {
             "kind": "PackageVariant",
             "namespace": "default",

@@ -101,9 +101,7 @@ def test_unread_repositories_are_listed_with_what_their_policy_says() -> None:
     refused = replace(unread("odd"), problem=replace(control, reason=Reason.REPOSITORY_REFUSED))
     views = (unread("b", OnUnavailable.WARN), unread("a"), refused, repository("fine"))
 
-    found = find_unread(world(views=views, problems=(control, wrong)))
-
-    assert list(found.items()) == [
+    assert list(find_unread(world(views=views, problems=(control, wrong))).items()) == [
         (control, OnUnavailable.FAIL),
         (unread("a").problem, OnUnavailable.FAIL),
         (unread("b").problem, OnUnavailable.WARN),

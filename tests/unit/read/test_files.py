@@ -25,9 +25,7 @@ def test_files_are_read_with_their_modes_without_git(tmp_path: Path) -> None:
     (tmp_path / "d/run.sh").chmod(0o755)
     (tmp_path / "link").symlink_to("d/run.sh")
 
-    files = read_directory(tmp_path)
-
-    assert {path: (file.data, file.mode) for path, file in files.items()} == {
+    assert {path: (file.data, file.mode) for path, file in read_directory(tmp_path).items()} == {
         ".hidden": (b"h", Mode.REGULAR),
         "a": (b"1", Mode.REGULAR),
         "d/run.sh": (b"#!", Mode.EXECUTABLE),

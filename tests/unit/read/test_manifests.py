@@ -195,9 +195,7 @@ spec:
 
 
 def test_one_wrong_value_hides_no_other_fault(world: Make) -> None:
-    manifests = read(world({"bad.yaml": WRONG}))
-
-    assert [(p.location.line, p.message) for p in manifests.problems] == [
+    assert [(p.location.line, p.message) for p in read(world({"bad.yaml": WRONG})).problems] == [
         (4, "metadata.name must be a string, but is the boolean false"),
         (5, "reconciler.dev/pausd is unknown on a PackageVariant"),
         (7, "missing required field spec.downstream.package"),

@@ -61,8 +61,7 @@ def test_context(case: Case) -> None:
     file = made.get(PACKAGE_CONTEXT_FILE)
     text = without_identifiers(file.data.decode()) if file else None
     assert text == (None if case.after is None else HEAD + case.after)
-    again = ensure_context(made, deployment=case.deployment, package="deep/web", spec=spec)
-    assert again == made
+    assert ensure_context(made, deployment=case.deployment, package="deep/web", spec=spec) == made
 
 
 @pytest.mark.parametrize("text", ["a: [\n", "kind: ConfigMap\nmetadata:\n  name: other\n"])

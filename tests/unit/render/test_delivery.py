@@ -257,9 +257,7 @@ def test_draft_that_people_committed_to_gets_what_is_generated_with_their_edits(
 def test_our_own_draft_is_made_anew() -> None:
     state = on_main(drafts=(replace(a_persons_draft(), has_foreign_commits=False, written=oid("d7")),))
 
-    delivery = one(rendered(an_inventory(state), {MAIN: first_package()}))
-
-    assert delivery.rendered.merged is None
+    assert one(rendered(an_inventory(state), {MAIN: first_package()})).rendered.merged is None
 
 
 def retained(lock: ClusterLock = LOCK) -> ClusterLock:

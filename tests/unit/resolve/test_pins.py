@@ -311,9 +311,7 @@ def test_variant_is_held_at_what_a_person_names(
     move(world, 2)
     inventory = world.inventory()
 
-    held = hold(floating(inventory), what, None, inventory)
-
-    assert held == UpstreamLock(
+    assert hold(floating(inventory), what, None, inventory) == UpstreamLock(
         namespace=NAMESPACE,
         name="web",
         repository="blueprints",

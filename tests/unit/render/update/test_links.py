@@ -73,8 +73,7 @@ def test_two_packages_at_one_path_are_one_or_the_other(policy: OnConflict, their
 
     is_upstream = policy is OnConflict.UPSTREAM
     assert link(done) == (theirs if is_upstream else follows("bar"))
-    names = {path for path in done.files if path.startswith("sub/")}
-    assert names == {
+    assert {path for path in done.files if path.startswith("sub/")} == {
         "sub/Kptfile",
         *(("sub/foo.yaml", "sub/in/Kptfile") if is_upstream else ("sub/bar.yaml",)),
     }
