@@ -1,11 +1,5 @@
 """Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
 
-from typing import Any
-
-import pytest
-
-from reconciler.base.errors import Location
-from reconciler.dependencies.dialects.crossplane import read_crossplane
 from reconciler.dependencies.lock.revisions import (
     RevisionInput,
     apply_proposal,
@@ -14,7 +8,6 @@ from reconciler.dependencies.lock.revisions import (
 )
 from reconciler.dependencies.model.instances import DesiredState, LockedRevision
 from reconciler.dependencies.model.packages import ActivationRequest
-from reconciler.inventory.inventory import Source
 from tests.support.values import replace
 
 DIGESTS = {number: f"sha256:{number}" + "0" * 63 for number in range(1, 10)}
@@ -67,29 +60,6 @@ def test_an_automatic_update_switches_in_one_step() -> None:
     assert told(run(asks(1), asks(2))) == ["1 v1", "2 v2*"]
 
 
-def test_a_manual_update_keeps_the_old_revision_until_the_user_switches() -> None:
-    before = run(asks(1), asks(2, MANUAL))
-    assert told(before) == ["1 v1*", "2 v2?"]
-
-    assert told(run(asks(2, MANUAL, activations=(activation(2),)), start=before)) == ["1 v1", "2 v2*"]
-
-
-def test_a_version_that_comes_back_is_the_same_revision_with_the_next_number() -> None:
-    revisions = run(asks(1), asks(2), asks(1))
-
-    assert told(revisions) == ["2 v2", "3 v1*"]
-    assert revisions[1].name == run(asks(1))[0].name
-
-
-def test_an_older_revision_that_a_person_activates_gets_the_next_number() -> None:
-    before = run(asks(1, limit=0), asks(2, limit=0), asks(3, MANUAL, limit=0))
-
-    after = run(asks(3, MANUAL, limit=0, activations=(activation(1),)), start=before)
-
-    assert told(before) == ["1 v1", "2 v2*", "3 v3?"]
-    assert told(after) == ["2 v2", "3 v3?", "4 v1*"]
-
-
 def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
     before = run(asks(1), asks(2))
 
@@ -108,31 +78,6 @@ def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
     assert told(run(held, start=before)) == ["2 v2?", "3 v1*"]
     assert told(run(held, held, start=before)) == ["2 v2?", "3 v1*"]
     assert told(run(held, asks(2), start=before)) == ["3 v1", "4 v2*"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "left"),
-    [
-        ({}, ["3 v3", "4 v4*"]),
-        ({"revisionHistoryLimit": 0}, ["1 v1", "2 v2", "3 v3", "4 v4*"]),
-        ({"revisionHistoryLimit": 1}, ["3 v3", "4 v4*"]),
-        ({"revisionHistoryLimit": 2}, ["2 v2", "3 v3", "4 v4*"]),
-        ({"revisionHistoryLimit": 3}, ["1 v1", "2 v2", "3 v3", "4 v4*"]),
-    ],
-)
-def test_the_history_limit_counts_inactive_revisions_and_zero_keeps_all(
-    spec: dict[str, Any], left: list[str]
-) -> None:
-    document = {
-        "apiVersion": "pkg.crossplane.io/v1",
-        "kind": "Provider",
-        "metadata": {"name": "aws"},
-        "spec": {"package": "x.io/aws:v4", **spec},
-    }
-    (aws,) = read_crossplane(document, Source(Location("aws.yaml"))).installs
-    limit = aws.revisions.history_limit
-
-    assert told(run(*(asks(version, limit=limit) for version in range(1, 5)))) == left
 
 
 def test_the_active_revision_is_never_collected_nor_the_one_that_waits() -> None:

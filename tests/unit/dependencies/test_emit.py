@@ -54,32 +54,6 @@ def body(found: GeneratedManifests, path: str) -> str:
     return found.files[path].decode().split("\n", 1)[1]
 
 
-def test_a_carvel_dependency_is_installed_under_its_name_at_exactly_its_version() -> None:
-    found = emitted(SHOP + package("db.io", "1.4.0"))
-
-    assert list(found.files) == ["packageinstalls/prod/db.io.yaml"]
-    assert_lines(
-        body(found, "packageinstalls/prod/db.io.yaml"),
-        """
-        apiVersion: packaging.carvel.dev/v1alpha1
-        kind: PackageInstall
-        metadata:
-          name: db.io
-          namespace: prod
-          annotations:
-            kapp-controller.carvel.dev/owner: PackageInstall/shop
-            reconciler.dev/needed-by: PackageInstall prod/shop
-            reconciler.dev/owner: main/default/dependencies@dev
-        spec:
-          serviceAccountName: installer
-          packageRef:
-            refName: db.io
-            versionSelection:
-              constraints: 1.4.0
-        """,
-    )
-
-
 def test_values_go_to_the_dependency_that_their_alias_names_before_its_name() -> None:
     values = (
         "dependencies: {values: [{refName: db.io, secretRef: {name: by-name, key: v.yaml}}, "

@@ -12,7 +12,6 @@ from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import (
     ActivationBlocker,
-    record_bytes,
 )
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.report.locks import lock_lines
@@ -55,38 +54,6 @@ def test_lock_entries_have_object_image_digest_and_dependencies() -> None:
     assert [str(dependency.resolved) for dependency in web.dependencies] == ["xpkg:x.io/aws@cluster"]
     (revision,) = one.revisions("web")
     assert (revision.package, revision.needs) == (web.object, (aws.instance,))
-
-
-def test_every_version_is_a_revision_of_its_own_in_the_lock() -> None:
-    one = life(aws1="Bucket", aws2="Bucket")
-    for version in (1, 2):
-        one.ask("aws", version)
-        one.run()
-
-    (aws,) = one.locked.resolution.packages
-    assert [(r.package, r.name, r.image, r.digest) for r in one.locked.lock.revisions] == [
-        (
-            aws.object,
-            revision_name(aws.object, digest("aws", version)),
-            f"x.io/aws:v{version}.0.0",
-            digest("aws", version),
-        )
-        for version in (1, 2)
-    ]
-
-
-def test_revisions_are_each_clusters_own_and_ownership_is_shared() -> None:
-    one = life(aws1="Bucket")
-    one.published["aws", 1] = replace(one.published["aws", 1], compositions=("small",))
-    one.ask("aws", 1)
-    one.run()
-    lock, resolution = one.locked.lock, one.locked.resolution
-
-    assert b"Bucket" not in record_bytes(lock)
-    assert list(resolution.custom_resource_definitions) == ["Bucket.x.io"]
-    assert list(resolution.compositions) == ["small"]
-    assert {entry.controller for _, entry in resolution.ownership()} == {lock.revisions[0].name}
-    assert lock.resolution == resolution.digest
 
 
 def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:

@@ -19,7 +19,6 @@ from reconciler.dependencies.solve.resolve import resolve_cluster
 from reconciler.dependencies.versions import parse_loose
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.krm.yaml import load_documents
-from reconciler.names.problems import Problem
 from reconciler.render.delivery import generate_manifests
 from tests.support.dependency_manifests import bundle, installation, world_of
 from tests.support.dependency_worlds import pin
@@ -30,20 +29,6 @@ DB = bundle("db", "1.0.0", more="parameters: [{name: size, type: integer}]\ncred
 
 def press(given: str = "{}") -> str:
     return bundle("press", "1.0.0", "{requires: [{name: db, reference: r.io/db, " + given + "}]}")
-
-
-def problems(text: str) -> tuple[Problem, ...]:
-    world = replace(world_of(text), cluster="one")
-    return update_locks(FleetInputs((world,)), read_locks({})).problems
-
-
-def test_an_input_that_nobody_gives_is_told_with_what_helps() -> None:
-    (problem,) = problems(installation("blog", "press") + press("labels: {}") + DB)
-
-    assert problem.reason == Reason.UNBOUND_INPUT
-    assert problem.subject == "Installation prod/blog"
-    assert "r.io/db 1.0.0 needs the credential key, the parameter size" in problem.message
-    assert "db#size" in problem.hint
 
 
 URL = "{requires: [{name: db, reference: r.io/db, parameters: {url: URL}}, {name: app, reference: r.io/app}]}"

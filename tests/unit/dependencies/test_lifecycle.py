@@ -205,16 +205,6 @@ def test_what_a_part_without_a_solution_uses_stays_with_it() -> None:
     assert unused(left) == []
 
 
-def test_the_first_creates_and_owns_and_who_comes_later_joins() -> None:
-    locked, _ = run(
-        SHOPS + install("b", "shop.io", ""), SHOPS + install("b", "shop.io", "") + install("a", "shop.io", "")
-    )
-
-    (db,) = [one for one in locked.resolution.packages if one.instance.name == "db.io"]
-    assert str(db.owner) == "carvel:shop.io@install/prod/b"
-    assert [*map(str, db.requested_by)] == [f"carvel:shop.io@install/prod/{name}" for name in "ab"]
-
-
 def test_with_dependencies_left_alone_nothing_is_added_moved_or_removed_there() -> None:
     shop = SHOPS + install("shop", "shop.io", "")
     more = shop + install("blog", "blog.io", "") + package("blog.io", "1.0.0", needs("cache.io"))

@@ -66,14 +66,6 @@ def test_the_bytes_are_canonical_and_come_back() -> None:
     assert body.digest not in data.decode()
 
 
-def test_what_was_locked_is_decided_again() -> None:
-    first = world_of(TEXT)
-    again = relocked(first)
-
-    assert told(resolve_cluster(again)) == told(resolve_cluster(first))
-    assert locked(again) == locked(first)
-
-
 def test_the_lock_of_crossplane_is_imported_as_pins() -> None:
     world = world_of(
         provider("platform", "v1.0.0", "Configuration")

@@ -26,44 +26,6 @@ from tests.support.text import assert_lines
 from tests.support.values import replace
 
 
-def test_a_package_on_a_package_takes_the_highest_that_fits() -> None:
-    found = resolved(
-        install("shop", "web.io", ">=1.0.0")
-        + package("web.io", "1.0.0", needs("db.io", ">=1.0.0 <2.0.0"))
-        + package("db.io", "1.0.0")
-        + package("db.io", "1.4.0")
-        + package("db.io", "2.0.0")
-    )
-
-    assert_lines(
-        found,
-        """
-        carvel:db.io@namespace/prod 1.4.0 for carvel:web.io@install/prod/shop
-        carvel:web.io@install/prod/shop 1.0.0 for user
-          db.io >=1.0.0 <2.0.0 <- carvel:db.io@namespace/prod (candidate)
-        """,
-    )
-
-
-def test_what_is_installed_in_the_namespace_is_used() -> None:
-    found = resolved(
-        install("shop", "web.io", "")
-        + install("mine", "db.io", "1.0.0")
-        + package("web.io", "1.0.0", needs("db.io", ">=1.0.0"))
-        + package("db.io", "1.0.0")
-        + package("db.io", "2.0.0")
-    )
-
-    assert_lines(
-        found,
-        """
-        carvel:db.io@install/prod/mine 1.0.0 for user
-        carvel:web.io@install/prod/shop 1.0.0 for user
-          db.io >=1.0.0 <- carvel:db.io@install/prod/mine (installed)
-        """,
-    )
-
-
 def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
     text = (
         install("shop", "web.io", "")
@@ -83,60 +45,8 @@ def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
     assert "carvel:db.io@install/prod/mine 2.0.0 for user" in found
 
 
-def test_two_on_the_same_share_it_and_its_version_suits_both() -> None:
-    found = resolved(
-        install("a", "one.io", "")
-        + install("b", "two.io", "")
-        + package("one.io", "1.0.0", needs("db.io", ">=1.0.0"))
-        + package("two.io", "1.0.0", needs("db.io", "<=1.5.0"))
-        + package("db.io", "1.5.0")
-        + package("db.io", "2.0.0")
-    )
-
-    assert_lines(
-        found,
-        """
-        carvel:db.io@namespace/prod 1.5.0 for carvel:one.io@install/prod/a, carvel:two.io@install/prod/b
-        carvel:one.io@install/prod/a 1.0.0 for user
-          db.io >=1.0.0 <- carvel:db.io@namespace/prod (candidate)
-        carvel:two.io@install/prod/b 1.0.0 for user
-          db.io <=1.5.0 <- carvel:db.io@namespace/prod (candidate)
-        """,
-    )
-
-
 ISSUER = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 EITHER = "{or: [" + ISSUER + ", {package: {refName: certs.io, version: ''}}]}"
-EITHER_WORLD = (
-    install("shop", "web.io", "") + package("web.io", "1.0.0", EITHER) + package("certs.io", "1.0.0")
-)
-
-
-def test_an_or_group_takes_what_is_there_before_it_installs() -> None:
-    there = resolved(EITHER_WORLD + "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n")
-
-    assert "<- api:cluster (snapshot)" in there
-    assert "certs.io@" not in there
-    assert "carvel:certs.io@namespace/prod 1.0.0" in resolved(EITHER_WORLD)
-    last = EITHER_WORLD.replace(EITHER, "{or: [" + needs("certs.io") + ", " + ISSUER + "]}")
-    assert last != EITHER_WORLD
-    assert "<- api:cluster (snapshot)" in resolved(
-        last + "---\n{kind: Cluster, apis: [certs.io/v1/Issuer]}\n"
-    )
-
-
-def test_an_or_group_takes_the_first_that_can_be_installed() -> None:
-    text = (
-        install("shop", "web.io", "")
-        + package(
-            "web.io", "1.0.0", "{or: [" + f"{needs('gone.io')}, {needs('b.io')}, {needs('c.io')}" + "]}"
-        )
-        + package("b.io", "1.0.0")
-        + package("c.io", "1.0.0")
-    )
-
-    assert "carvel:b.io@namespace/prod 1.0.0" in resolved(text)
-    assert "c.io@" not in resolved(text)
 
 
 OR = "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}"
@@ -200,27 +110,6 @@ def test_an_override_by_alias_declines_every_alternative_of_its_dependency() -> 
     found = resolved(install("shop", "web.io", "", declined) + text + discovery)
 
     assert "nothing there meets it, and nothing may be installed" in found
-
-
-def test_an_api_of_another_ecosystem_meets_a_need() -> None:
-    found = resolved(
-        install("shop", "web.io", "")
-        + package("web.io", "1.0.0", "{gvk: {apiVersion: aws.io/v1, kind: Bucket}}")
-        + """
----
-apiVersion: pkg.crossplane.io/v1
-kind: Provider
-metadata: {name: aws}
-spec: {package: 'x.io/acme/aws:v1.0.0'}
----
-apiVersion: meta.pkg.crossplane.io/v1
-kind: Provider
-metadata: {name: aws, annotations: {image: x.io/acme/aws, version: v1.0.0, kinds: aws.io/v1/Bucket}}
-spec: {}
-"""
-    )
-
-    assert "the API aws.io/v1/Bucket <- xpkg:x.io/acme/aws@cluster (planned)" in found
 
 
 @pytest.mark.parametrize(
@@ -315,65 +204,6 @@ def test_one_per_cluster_is_used_from_every_namespace() -> None:
     assert found.count("<- carvel:certs.io@cluster (candidate)") == 2
 
 
-def test_a_closure_three_levels_deep() -> None:
-    found = resolved(
-        install("shop", "a.io", "")
-        + package("a.io", "1.0.0", needs("b.io"))
-        + package("b.io", "1.0.0", needs("c.io"))
-        + package("c.io", "1.0.0", needs("d.io"))
-        + package("d.io", "1.0.0")
-    )
-
-    assert [line for line in found.splitlines() if not line.startswith(" ")] == [
-        "carvel:a.io@install/prod/shop 1.0.0 for user",
-        "carvel:b.io@namespace/prod 1.0.0 for carvel:a.io@install/prod/shop",
-        "carvel:c.io@namespace/prod 1.0.0 for carvel:b.io@namespace/prod",
-        "carvel:d.io@namespace/prod 1.0.0 for carvel:c.io@namespace/prod",
-    ]
-
-
-def test_an_exclusive_dependency_is_each_parents_own() -> None:
-    own = "{requires: [{name: cache, reference: r.io/redis, namespace: '{{ installation.namespace }}', "
-    own += "labels: {owner: '{{ installation.name }}'}}]}"
-    found = resolved(
-        installation("a", "app")
-        + installation("b", "app")
-        + bundle("app", "1.0.0", own)
-        + bundle("redis", "6.0.0")
-    )
-
-    assert "bundle:r.io/redis@for/prod/a/cache 6.0.0" in found
-    assert "bundle:r.io/redis@for/prod/b/cache 6.0.0" in found
-
-
-def test_a_global_dependency_is_one_for_all_namespaces() -> None:
-    found = resolved(
-        installation("a", "app", "x")
-        + installation("b", "app", "y")
-        + bundle("app", "1.0.0", "{requires: [{name: olm, reference: r.io/olm}]}")
-        + bundle("olm", "1.0.0")
-    )
-
-    assert found.count("bundle:r.io/olm@shared 1.0.0") == 1
-    assert found.count("<- bundle:r.io/olm@shared (candidate)") == 2
-
-
-def test_four_micro_services_share_one_postgres() -> None:
-    shared = "{requires: [{name: db, reference: r.io/postgres, namespace: '{{ installation.namespace }}', "
-    shared += "labels: {app: shop}}]}"
-    services = [f"service{number}" for number in range(4)]
-    found = resolved(
-        "".join(installation(name, name) for name in services)
-        + "".join(bundle(name, "1.0.0", shared) for name in services)
-        + installation("lone", "service0", "other")
-        + bundle("postgres", "14.0.0")
-    )
-
-    assert found.count("bundle:r.io/postgres@shared/prod/app=shop 14.0.0") == 1
-    assert found.count("<- bundle:r.io/postgres@shared/prod/app=shop") == 4
-    assert found.count("bundle:r.io/postgres@shared/other/app=shop 14.0.0") == 1
-
-
 def test_the_current_namespace_comes_before_the_global_one() -> None:
     found = resolved(
         installation("a", "app")
@@ -442,22 +272,6 @@ HELM = bundle(
     "outputs: [{name: url, type: string}]",
 )
 AZURE = HELM.replace("helm-mysql", "azure-mysql")
-
-
-@pytest.mark.parametrize("chosen", ["helm-mysql", "azure-mysql"])
-def test_an_interface_gets_the_default_of_its_environment(chosen: str) -> None:
-    found = resolved(
-        installation("a", "app")
-        + bundle("app", "1.0.0", MYSQL)
-        + HELM
-        + AZURE
-        + "---\n{kind: Cluster, choices: {defaults: {io.cnab.interface.mysql: "
-        + f"'bundle:r.io/{chosen}'"
-        + "}}}\n"
-    )
-
-    assert f"db <- bundle:r.io/{chosen}@" in found
-    assert "(default)" in found
 
 
 def test_the_reference_of_the_author_comes_before_the_default() -> None:
@@ -557,23 +371,6 @@ def test_a_circle_of_crossplane_packages_is_avoided_where_it_can_be() -> None:
     assert "xpkg:x.io/b@cluster v1.0.0" in found
 
 
-def test_crossplane_installs_the_whole_tree_at_the_highest_that_suits_every_parent() -> None:
-    found = resolved(
-        provider("platform", "v1.0.0", "Configuration")
-        + crossplane(
-            "platform", "v1.0.0", "[{provider: x.io/net, version: '>=v1.0.0'}, {provider: x.io/aws}]"
-        )
-        + crossplane("net", "v1.4.0")
-        + crossplane("net", "v1.5.0", "[{provider: x.io/aws, version: '<v2.0.0'}]")
-        + crossplane("aws", "v1.8.0")
-        + crossplane("aws", "v1.9.0")
-        + crossplane("aws", "v2.0.0")
-    )
-
-    assert "xpkg:x.io/net@cluster v1.5.0 for xpkg:x.io/platform@cluster" in found
-    assert "xpkg:x.io/aws@cluster v1.9.0 for xpkg:x.io/net@cluster, xpkg:x.io/platform@cluster" in found
-
-
 def test_two_packages_cannot_own_one_composition() -> None:
     world = world_of(provider("a", "v1.0.0") + provider("b", "v1.0.0"))
     several = [
@@ -631,22 +428,6 @@ def test_values_by_name_beside_values_by_alias_are_warned_about() -> None:
     ]
     plain = package("web.io", "1.0.0", needs("db.io"), needs("log.io", more=", alias: store"))
     assert resolve_cluster(world_of(own + plain + package("log.io", "1.0.0"))).warnings == ()
-
-
-def test_one_bundle_is_shared_for_some_parents_and_exclusive_for_others() -> None:
-    shared = "{requires: [{name: cache, bundle: {reference: r.io/redis, version: 6.x}, "
-    shared += "sharing: {mode: true, group: {name: shop}}}]}"
-    own = "{requires: [{name: cache, bundle: {reference: r.io/redis, version: 6.x}}]}"
-    found = resolved(
-        "".join(installation(name, name) for name in ("a", "b", "c"))
-        + bundle("a", "1.0.0", shared)
-        + bundle("b", "1.0.0", shared)
-        + bundle("c", "1.0.0", own)
-        + bundle("redis", "6.2.0")
-    )
-
-    assert found.count("<- bundle:r.io/redis@shared/prod/shop (candidate)") == 2
-    assert found.count("<- bundle:r.io/redis@for/prod/c/cache (candidate)") == 1
 
 
 def test_other_inputs_are_another_instance_and_never_written_down() -> None:

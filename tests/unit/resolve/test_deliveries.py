@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Repository
+from reconciler.api.porch import Repository
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
@@ -29,30 +29,24 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.expand.owners import with_defaults
-from reconciler.expand.variants import stable_uid
 from reconciler.inventory.inventory import (
     Commit,
     RepositoryView,
     Source,
 )
-from reconciler.names.ids import ObjectName, Oid, PackageKey
+from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.deliveries import (
-    FORMAT_VERSION,
     RETRY,
     TARGET_ANNOTATION,
     Deliveries,
     Delivery,
     DeliveryTarget,
-    cluster_of,
-    delivery_digest,
     find_delivery_target,
     resolve_deliveries,
 )
-from reconciler.resolve.resolution import Pin
-from tests.support.plan_values import a_desired_variant, a_resolved, oid
+from tests.support.plan_values import oid
 from tests.support.sets import world
 from tests.support.values import replace
 
@@ -136,7 +130,6 @@ def a_cluster(name: str = "prod", *paths: str) -> ClusterInputs:
 
 EDGE = replace(view("edge", "prod", deployment=True, place=None), head=Commit(oid("e1"), 5))
 INPUTS = FleetInputs((a_cluster(),))
-OWNER = ObjectName("ns", "dependencies@prod")
 
 
 def deliveries(
@@ -155,61 +148,6 @@ def deliveries(
 def delivered(*scopes: ClusterUpdate, **fields: Any) -> Delivery:
     (delivery,) = deliveries(*scopes, **fields).items
     return delivery
-
-
-def digest_of(*, lock: ClusterLock | None = None, is_complete: bool = True, **fields: str) -> str:
-    own = lock or locked()
-    return delivery_digest(
-        FORMAT_VERSION,
-        own.lock.input_digest,
-        own.lock.resolution,
-        fields.get("owner", "fleet/ns/dependencies@prod"),
-        fields.get("shared", Policy().dependencies.shared_namespace),
-        "ns/edge",
-        "dependencies",
-        is_complete,
-    )
-
-
-def test_delivery_is_a_variant_whose_upstream_is_the_lock() -> None:
-    delivery = delivered()
-
-    pin = Pin(
-        PackageKey("host/control", "locks"),
-        "https://host/control",
-        "locks/prod",
-        -1,
-        Commit(Oid(""), 0),
-        Oid(""),
-        repository="control",
-        name="locks",
-    )
-    assert delivery == Delivery(
-        "prod",
-        DeliveryTarget(EDGE, "dependencies"),
-        a_cluster(),
-        locked(),
-        is_complete=True,
-        digest=digest_of(),
-        resolved=a_resolved(
-            variant=a_desired_variant(
-                key=OWNER,
-                uid=stable_uid("fleet", *OWNER),
-                spec=with_defaults(
-                    PackageVariantSpec(downstream=Downstream(repo="edge", package="dependencies"))
-                ),
-                source=EDGE.source,
-                times=(0,),
-            ),
-            view=EDGE.key,
-            downstream=PackageKey("edge", "dependencies"),
-            pin=pin,
-            inputs=digest_of(),
-        ),
-    )
-    assert delivery.owner == OWNER
-    assert cluster_of(OWNER) == "prod"
-    assert cluster_of(ObjectName("ns", "web")) == ""
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from reconciler.inventory.inventory import (
     UnpublishedRevision,
 )
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Op
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import (
@@ -57,16 +56,6 @@ def want(world: ModelWorld, name: str, repository: str) -> None:
         upstream=Upstream(repo="blueprints", package="web", revision=1),
         downstream=Downstream(repo=repository, package="web"),
     )
-
-
-def the_change(world: ModelWorld, path: str = "web") -> Change:
-    return next(change for change in world.plan().changes if change.package.path == path)
-
-
-def test_a_variant_that_goes_with_the_old_name_is_deleted_as_ever(world: ModelWorld) -> None:
-    del world.variants["web"]
-
-    assert the_change(world).op is Op.DELETE
 
 
 WEB = ObjectName("default", "web")
