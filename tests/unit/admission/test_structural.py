@@ -52,11 +52,8 @@ def faults(schema: str, new: str, old: str | None = None) -> list[tuple[str, str
         ("{type: string, format: nobody-knows}", "a", False),
         ("{type: string, oneOf: [{format: ipv4}, {format: ipv6}]}", "1.2.3.4", False),
         ("{type: array, x-kubernetes-list-type: set, items: {type: string}}", "[a, a]", True),
-        (
-            f"{{type: array, {BY_N}, items: {{properties: {{k: {{type: string, default: a}}}}}}}}",
-            "[{}, {k: a}]",
-            True,
-        ),
+        (f"{{type: array, {BY_N}, items: {{properties: {{k: {{type: string, default: a}}}}}}}}",
+            "[{}, {k: a}]", True),
         ("{type: object, additionalProperties: {type: string}}", "{a: 1}", True),
         ("{type: object, properties: {a: {type: string}}}", "{b: {c: 1}}", False),
         (f"{{type: object, {ANY_OF}}}", "{c: 1}", True),

@@ -76,29 +76,16 @@ MANY = "; ".join([*(f"carvel:{who}@cluster asks for it" for who in "abc"), "and 
     [
         ([package("db")], [package("db")], []),
         ([package("db")], [], [("remove", "carvel:db", "1.0.0", "", "nothing requires it any more")]),
-        (
-            [],
-            [package("db", "1.0.0", "user", "a")],
-            [("add", "carvel:db", "", "1.0.0", "a manifest asks for it; carvel:a@cluster asks for it")],
-        ),
-        (
-            [],
-            [package("db", "1.0.0", "a", "b", "c", "d", "e")],
-            [("add", "carvel:db", "", "1.0.0", MANY)],
-        ),
+        ([], [package("db", "1.0.0", "user", "a")],
+            [("add", "carvel:db", "", "1.0.0", "a manifest asks for it; carvel:a@cluster asks for it")]),
+        ([], [package("db", "1.0.0", "a", "b", "c", "d", "e")], [("add", "carvel:db", "", "1.0.0", MANY)]),
         ([package("db")], [package("db", "2.0.0")], [("change", "carvel:db", "1.0.0", "2.0.0", FITS)]),
-        (
-            [package("db")],
-            [package("db", "2.0.0", "user")],
-            [("change", "carvel:db", "1.0.0", "2.0.0", "its manifest asks for it")],
-        ),
-        (
-            [package("db", digest="sha256:1")],
-            [package("db", digest="sha256:2")],
-            [("change", "carvel:db", "1.0.0", "1.0.0", "its content changed under the same version")],
-        ),
+        ([package("db")], [package("db", "2.0.0", "user")],
+            [("change", "carvel:db", "1.0.0", "2.0.0", "its manifest asks for it")]),
+        ([package("db", digest="sha256:1")], [package("db", digest="sha256:2")],
+            [("change", "carvel:db", "1.0.0", "1.0.0", "its content changed under the same version")]),
     ],
-)
+)  # fmt: skip
 def test_change_of_a_version_has_its_cause(
     old: list[Resolved], new: list[Resolved], expected: list[tuple[str, ...]]
 ) -> None:

@@ -127,23 +127,17 @@ DEPENDENCIES = [
     ({"provider": "x/aws", "version": ">=v1.0.0"}, "x/aws >=v1.0.0"),
     ({"configuration": "x/net", "version": "v1"}, "x/net v1"),
     ({"function": "x/patch", "version": "^1.2"}, "x/patch ^1.2"),
-    (
-        {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", "package": "x/aws", "version": "*"},
-        "x/aws *",
-    ),
+    ({"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", "package": "x/aws", "version": "*"},
+        "x/aws *"),
     ({"package": "x/aws", "version": "sha256:ab"}, "x/aws sha256:ab"),
     ({"crd": {"apiVersion": "aws.example.org/v1", "kind": "Bucket"}}, "the API aws.example.org/v1/Bucket"),
-    (
-        {"crd": {"group": "aws.example.org", "version": "v1", "kind": "Bucket"}},
-        "the API aws.example.org/v1/Bucket",
-    ),
+    ({"crd": {"group": "aws.example.org", "version": "v1", "kind": "Bucket"}},
+        "the API aws.example.org/v1/Bucket"),
     ({"crd": "net.io/v1/Vpc"}, "the API net.io/v1/Vpc"),
     ({"crd": "buckets.aws.example.org"}, "the API aws.example.org/buckets"),
-    (
-        {"package": "https://git.example.org/acme/aws.git", "version": ">=v1.0.0"},
-        "https://git.example.org/acme/aws >=v1.0.0",
-    ),
-]
+    ({"package": "https://git.example.org/acme/aws.git", "version": ">=v1.0.0"},
+        "https://git.example.org/acme/aws >=v1.0.0"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("written", "meant"), DEPENDENCIES)

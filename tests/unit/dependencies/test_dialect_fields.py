@@ -83,27 +83,15 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
     ("api_version", "kind", "problems", "warnings"),
     [
         ("pkg.crossplane.io/v1", "Thing", [("kind", "Thing is no kind of Crossplane's package API")], []),
-        (
-            "meta.pkg.crossplane.io/v1",
-            "Provider",
-            [],
-            [("kind", "What a package needs is read from the index, not from manifests")],
-        ),
-        (
-            "packaging.carvel.dev/v1alpha1",
-            "Thing",
-            [("kind", "Thing is no kind of Carvel's packaging API")],
-            [],
-        ),
-        (
-            "packaging.carvel.dev/v1alpha1",
-            "PackageRepository",
-            [("spec.fetch", "Missing required field spec.fetch")],
-            [],
-        ),
+        ("meta.pkg.crossplane.io/v1", "Provider", [],
+            [("kind", "What a package needs is read from the index, not from manifests")]),
+        ("packaging.carvel.dev/v1alpha1", "Thing", [("kind", "Thing is no kind of Carvel's packaging API")],
+            []),
+        ("packaging.carvel.dev/v1alpha1", "PackageRepository",
+            [("spec.fetch", "Missing required field spec.fetch")], []),
         ("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", [], []),
     ],
-)
+)  # fmt: skip
 def test_kind_that_is_not_read(
     api_version: str, kind: str, problems: list[tuple[str, str]], warnings: list[tuple[str, str]]
 ) -> None:
@@ -116,20 +104,14 @@ def test_kind_that_is_not_read(
 ONE_OF = "A dependency names exactly one of package, crd and crossplane; this one names"
 META = [
     Case({"crossplane": {"version": "a b c"}}, [("spec.crossplane.version", NO_RANGE)]),
-    Case(
-        {"dependsOn": [{"provider": "x.io/a"}, {"provider": "x.io/a", "crd": "a.b"}]},
-        [("spec.dependsOn[1]", f"{ONE_OF} provider and crd")],
-    ),
-    Case(
-        {"dependsOn": [{"provider": "x.io/a", "version": "a b c"}]}, [("spec.dependsOn[0].version", NO_RANGE)]
-    ),
+    Case({"dependsOn": [{"provider": "x.io/a"}, {"provider": "x.io/a", "crd": "a.b"}]},
+        [("spec.dependsOn[1]", f"{ONE_OF} provider and crd")]),
+    Case({"dependsOn": [{"provider": "x.io/a", "version": "a b c"}]},
+        [("spec.dependsOn[0].version", NO_RANGE)]),
     Case({"dependsOn": [{"crossplane": "a b c"}]}, [("spec.dependsOn[0].crossplane", NO_RANGE)]),
-    Case(
-        {"dependsOn": [{"provider": "x.io/a:v1.0.0"}]},
-        (),
-        [("spec.dependsOn[0]", "The version of x.io/a:v1.0.0 belongs into the field version")],
-    ),
-]
+    Case({"dependsOn": [{"provider": "x.io/a:v1.0.0"}]}, (),
+        [("spec.dependsOn[0]", "The version of x.io/a:v1.0.0 belongs into the field version")]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", META)
@@ -197,25 +179,15 @@ CARVEL = [
             )
         ],
     ),
-    Case(
-        {"kubernetesVersionSelection": {"constraints": "a b"}},
-        [("spec.kubernetesVersionSelection.constraints", NO_CARVEL_RANGE)],
-    ),
-    Case(
-        {"kappControllerVersionSelection": {"constraints": "a b"}},
-        [("spec.kappControllerVersionSelection.constraints", NO_CARVEL_RANGE)],
-    ),
-    Case(
-        {"dependencies": {"packages": [{"package": NAMED}]}},
-        (),
-        [("spec.dependencies.packages", "dependencies.packages is read as the list dependencies")],
-    ),
+    Case({"kubernetesVersionSelection": {"constraints": "a b"}},
+        [("spec.kubernetesVersionSelection.constraints", NO_CARVEL_RANGE)]),
+    Case({"kappControllerVersionSelection": {"constraints": "a b"}},
+        [("spec.kappControllerVersionSelection.constraints", NO_CARVEL_RANGE)]),
+    Case({"dependencies": {"packages": [{"package": NAMED}]}}, (),
+        [("spec.dependencies.packages", "dependencies.packages is read as the list dependencies")]),
     Case({"dependencies": [{}]}, [("spec.dependencies[0]", f"{KINDS} nothing")]),
-    Case(
-        {"dependencies": [{"package": NAMED, "alias": "db"}, {"package": NAMED, "alias": "db"}]},
-        (),
-        [("spec.dependencies[1].alias", "What installs give db is for each dependency of this alias")],
-    ),
+    Case({"dependencies": [{"package": NAMED, "alias": "db"}, {"package": NAMED, "alias": "db"}]}, (),
+        [("spec.dependencies[1].alias", "What installs give db is for each dependency of this alias")]),
     Case(
         {
             "dependencies": [
@@ -224,15 +196,10 @@ CARVEL = [
         },
         [("spec.dependencies[0].or[1]", f"{KINDS} package and gvk")],
     ),
-    Case(
-        {"dependencies": [{"package": {"refName": "a.io", "version": "a b"}}]},
-        [("spec.dependencies[0].package.version", NO_CARVEL_RANGE)],
-    ),
-    Case(
-        {"dependencies": [{"gvk": {"group": "g", "version": "v1", "kind": "K"}}]},
-        (),
-        [("spec.dependencies[0].gvk", "group, kind and version are read as apiVersion and kind")],
-    ),
+    Case({"dependencies": [{"package": {"refName": "a.io", "version": "a b"}}]},
+        [("spec.dependencies[0].package.version", NO_CARVEL_RANGE)]),
+    Case({"dependencies": [{"gvk": {"group": "g", "version": "v1", "kind": "K"}}]}, (),
+        [("spec.dependencies[0].gvk", "group, kind and version are read as apiVersion and kind")]),
     Case(
         {
             "dependencies": [
@@ -241,12 +208,9 @@ CARVEL = [
         },
         [("spec.dependencies[0].gvk.providedBy.version", NO_CARVEL_RANGE)],
     ),
-    Case(
-        {"provides": [{"apiVersion": "g/v1", "kind": "K"}, {"group": "g", "version": "v1", "kind": "K"}]},
-        (),
-        [("spec.provides[1]", "group, kind and version are read as apiVersion and kind")],
-    ),
-]
+    Case({"provides": [{"apiVersion": "g/v1", "kind": "K"}, {"group": "g", "version": "v1", "kind": "K"}]},
+        (), [("spec.provides[1]", "group, kind and version are read as apiVersion and kind")]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CARVEL)
@@ -263,24 +227,16 @@ def test_field_of_a_carvel_package(case: Case) -> None:
 REFERENCE = {"refName": "a.io", "versionSelection": {"constraints": ">=1.0.0"}}
 SELECTION = "versionSelection.constraints"
 CARVEL_INSTALLS = [
-    Case(
-        {"packageRef": {"refName": "a.io"}}, [("spec.packageRef", "packageRef.versionSelection is missing")]
-    ),
-    Case(
-        {"packageRef": {"refName": "a.io", "versionSelection": {"constraints": "a b"}}},
-        [(f"spec.packageRef.{SELECTION}", NO_CARVEL_RANGE)],
-    ),
+    Case({"packageRef": {"refName": "a.io"}},
+        [("spec.packageRef", "packageRef.versionSelection is missing")]),
+    Case({"packageRef": {"refName": "a.io", "versionSelection": {"constraints": "a b"}}},
+        [(f"spec.packageRef.{SELECTION}", NO_CARVEL_RANGE)]),
     Case({"values": {"secretRef": {"name": "s"}}}, (), [("spec.values", "values is read as a list of one")]),
-    Case(
-        {"dependencies": {"override": [{"refName": "b.io", "versionSelection": {"constraints": "a b"}}]}},
-        [(f"spec.dependencies.override[0].{SELECTION}", NO_CARVEL_RANGE)],
-    ),
-    Case(
-        {"dependencies": {"override": [{"refName": "b.io", "versionSelection": {"contraints": "1.0.0"}}]}},
-        (),
-        [("spec.dependencies.override[0].versionSelection", "contraints is read as constraints")],
-    ),
-]
+    Case({"dependencies": {"override": [{"refName": "b.io", "versionSelection": {"constraints": "a b"}}]}},
+        [(f"spec.dependencies.override[0].{SELECTION}", NO_CARVEL_RANGE)]),
+    Case({"dependencies": {"override": [{"refName": "b.io", "versionSelection": {"contraints": "1.0.0"}}]}},
+        (), [("spec.dependencies.override[0].versionSelection", "contraints is read as constraints")]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CARVEL_INSTALLS)
@@ -306,23 +262,14 @@ PORTER = [
     Case({"reference": "r.io/a", "version": "a b c"}, [(f"{IN_LIST}.version", NO_RANGE)]),
     Case({"reference": "r.io/a:main"}, [(IN_LIST, "main is no version, so nothing can be compared with it")]),
     Case({"interface": {"id": "io.x", "version": "a b c"}}, [(f"{IN_LIST}.interface.version", NO_RANGE)]),
-    Case(
-        {"interface": {"name": "mysql"}},
-        (),
-        [(IN_LIST, "The interface mysql is read as io.cnab.interface.mysql")],
-    ),
-    Case(
-        {"reference": "r.io/a", "scope": "planet"},
-        [(f"{IN_LIST}.scope", "scope 'planet' is neither namespace nor global")],
-    ),
-    Case(
-        {"bundle": {"reference": "r.io/a:v1.0.0"}, "sharing": {"mode": True}},
-        [(f"{IN_LIST}.sharing", "sharing needs group.name")],
-    ),
-    Case(
-        {"bundle": {"reference": "r.io/a:v1.0.0"}, "sharing": {"group": {"name": "g"}}},
-        [(f"{IN_LIST}.sharing", "group g is named, but sharing.mode is off")],
-    ),
+    Case({"interface": {"name": "mysql"}}, (),
+        [(IN_LIST, "The interface mysql is read as io.cnab.interface.mysql")]),
+    Case({"reference": "r.io/a", "scope": "planet"},
+        [(f"{IN_LIST}.scope", "scope 'planet' is neither namespace nor global")]),
+    Case({"bundle": {"reference": "r.io/a:v1.0.0"}, "sharing": {"mode": True}},
+        [(f"{IN_LIST}.sharing", "sharing needs group.name")]),
+    Case({"bundle": {"reference": "r.io/a:v1.0.0"}, "sharing": {"group": {"name": "g"}}},
+        [(f"{IN_LIST}.sharing", "group g is named, but sharing.mode is off")]),
     Case(
         {"reference": "r.io/a", "namespace": "prod"},
         [
@@ -332,16 +279,11 @@ PORTER = [
             )
         ],
     ),
-    Case(
-        {"reference": "r.io/a", "labels": {"team": "{{ installation.owner }}"}},
-        [(f"{IN_LIST}.labels.team", "installation.owner is not defined here")],
-    ),
-    Case(
-        {"reference": "r.io/a", "lifecycle": {"managed": True, "upgrade": False}},
-        (),
-        [(f"{IN_LIST}.lifecycle", "Actions that are named win over managed")],
-    ),
-]
+    Case({"reference": "r.io/a", "labels": {"team": "{{ installation.owner }}"}},
+        [(f"{IN_LIST}.labels.team", "installation.owner is not defined here")]),
+    Case({"reference": "r.io/a", "lifecycle": {"managed": True, "upgrade": False}}, (),
+        [(f"{IN_LIST}.lifecycle", "Actions that are named win over managed")]),
+]  # fmt: skip
 
 
 def porter(requires: Any, **more: Any) -> ParsedManifest:

@@ -102,13 +102,8 @@ MYSQL = (
 @pytest.mark.parametrize(
     ("catalogue", "first", "second", "provider"),
     [
-        pytest.param(
-            SELF_SUPPLIED + package("two.io", "1.0.0", GVK),
-            install("one", "one.io", ""),
-            install("two", "two.io", ""),
-            "carvel:certs.io@namespace/prod",
-            id="served API",
-        ),
+        pytest.param(SELF_SUPPLIED + package("two.io", "1.0.0", GVK), install("one", "one.io", ""),
+            install("two", "two.io", ""), "carvel:certs.io@namespace/prod", id="served API"),
         pytest.param(
             SELF_SUPPLIED + package("two.io", "1.0.0", "{or: [" + GVK + ", " + needs("gone.io") + "]}"),
             install("one", "one.io", ""),
@@ -116,13 +111,9 @@ MYSQL = (
             "carvel:certs.io@namespace/prod",
             id="served API among alternatives",
         ),
-        pytest.param(
-            SELF_SUPPLIED + package("two.io", "1.0.0", needs("certs.io")),
-            install("one", "one.io", ""),
-            install("two", "two.io", "", "dependencies: {install: false}"),
-            "carvel:certs.io@namespace/prod",
-            id="package that is only to be present",
-        ),
+        pytest.param(SELF_SUPPLIED + package("two.io", "1.0.0", needs("certs.io")),
+            install("one", "one.io", ""), install("two", "two.io", "", "dependencies: {install: false}"),
+            "carvel:certs.io@namespace/prod", id="package that is only to be present"),
         pytest.param(
             AWS
             + crossplane("one", "v1.0.0", META)
@@ -132,15 +123,10 @@ MYSQL = (
             "xpkg:x.io/aws@cluster",
             id="CRD",
         ),
-        pytest.param(
-            MYSQL,
-            installation("one", "one"),
-            installation("two", "two"),
-            "bundle:r.io/mysql@shared",
-            id="interface",
-        ),
+        pytest.param(MYSQL, installation("one", "one"), installation("two", "two"),
+            "bundle:r.io/mysql@shared", id="interface"),
     ],
-)
+)  # fmt: skip
 def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_it_installed(
     catalogue: str, first: str, second: str, provider: str
 ) -> None:
@@ -159,24 +145,16 @@ def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_
 @pytest.mark.parametrize(
     ("text", "installation_of", "instance"),
     [
-        (
-            SHOPS + install("shop", "shop.io", ""),
+        (SHOPS + install("shop", "shop.io", ""),
             "{namespace: prod, name: db.io, package: 'carvel:db.io', version: 1.0.0}",
-            "carvel:db.io@namespace/prod",
-        ),
-        (
-            AWS + crossplane("one", "v1.0.0", META) + provider("one", "v1.0.0", "Configuration"),
-            "{name: aws, package: 'xpkg:x.io/aws', version: v1.0.0}",
-            "xpkg:x.io/aws@cluster",
-        ),
-        (
-            MYSQL + installation("one", "one"),
-            "{name: mysql, package: 'bundle:r.io/mysql', version: 1.0.0}",
-            "bundle:r.io/mysql@shared",
-        ),
+            "carvel:db.io@namespace/prod"),
+        (AWS + crossplane("one", "v1.0.0", META) + provider("one", "v1.0.0", "Configuration"),
+            "{name: aws, package: 'xpkg:x.io/aws', version: v1.0.0}", "xpkg:x.io/aws@cluster"),
+        (MYSQL + installation("one", "one"), "{name: mysql, package: 'bundle:r.io/mysql', version: 1.0.0}",
+            "bundle:r.io/mysql@shared"),
     ],
     ids=["Carvel", "Crossplane", "Porter"],
-)
+)  # fmt: skip
 def test_what_was_generated_is_needed_although_the_cluster_shows_it(
     text: str, installation_of: str, instance: str
 ) -> None:

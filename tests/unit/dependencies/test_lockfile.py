@@ -144,22 +144,16 @@ def names(files: dict[str, bytes]) -> dict[str, str]:
     [
         ({"{lock}": b"{"}, "Invalid JSON"),
         ({"{lock}": b'{"kind": "PackageLock"}'}, "Object missing required field `scope`"),
-        (
-            {"{lock}": b'{"kind": "PackageLock", "scope": {"cluster": "a"}, "generation": "x"}'},
-            "Expected `int`, got `str` - at `$.generation`",
-        ),
+        ({"{lock}": b'{"kind": "PackageLock", "scope": {"cluster": "a"}, "generation": "x"}'},
+            "Expected `int`, got `str` - at `$.generation`"),
         ({"{resolution}": b"{"}, "Invalid JSON"),
-        (
-            {"{resolution}": b'{"packages": [{"version": "1"}]}'},
-            "Object missing required field `instance` - at `$.packages[0]`",
-        ),
+        ({"{resolution}": b'{"packages": [{"version": "1"}]}'},
+            "Object missing required field `instance` - at `$.packages[0]`"),
         ({"{resolution}": broken_resolution(version="odd")}, "'odd' is not a "),
-        (
-            {"{resolution}": broken_resolution(api_version="x")},
-            "Object contains unknown field `api_version` - at `$.packages[0]`",
-        ),
+        ({"{resolution}": broken_resolution(api_version="x")},
+            "Object contains unknown field `api_version` - at `$.packages[0]`"),
     ],
-)
+)  # fmt: skip
 def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, bytes], why: str) -> None:
     path, message, hint = broken_lock(change)
 

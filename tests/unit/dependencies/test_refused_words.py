@@ -61,23 +61,14 @@ DB = {"name": "db", "reference": "r.io/db:v1.0.0"}
     [
         (install_with(instal=False), "spec.dependencies.instal", "install"),
         (install_with(install="false"), "spec.dependencies.install", ""),
-        (
-            install_with(override=[{**REF, "versionSelection": {"constrains": "1.0.0"}}]),
-            "spec.dependencies.override[0].versionSelection.constrains",
-            "constraints",
-        ),
+        (install_with(override=[{**REF, "versionSelection": {"constrains": "1.0.0"}}]),
+            "spec.dependencies.override[0].versionSelection.constrains", "constraints"),
         (carvel(dependency=[]), "spec.dependency", "dependencies"),
         (carvel(dependencies=[{"or": []}]), "spec.dependencies[0].or", "Name a package"),
-        (
-            carvel(dependencies=[{"package": {**REF, "versoin": "1"}}]),
-            "spec.dependencies[0].package.versoin",
-            "version",
-        ),
-        (
-            carvel(dependencies=[{"gvk": {"apiVersion": "a/v1", "kind": "A", "by": {}}}]),
-            "spec.dependencies[0].gvk.by",
-            "",
-        ),
+        (carvel(dependencies=[{"package": {**REF, "versoin": "1"}}]), "spec.dependencies[0].package.versoin",
+            "version"),
+        (carvel(dependencies=[{"gvk": {"apiVersion": "a/v1", "kind": "A", "by": {}}}]),
+            "spec.dependencies[0].gvk.by", ""),
         (provider(activationPolicy="Manual"), "spec.activationPolicy", "revisionActivationPolicy"),
         (provider(revisionActivationPolicy="Later"), "spec.revisionActivationPolicy", ""),
         (provider(revisionHistoryLimt=0), "spec.revisionHistoryLimt", "revisionHistoryLimit"),
@@ -85,21 +76,12 @@ DB = {"name": "db", "reference": "r.io/db:v1.0.0"}
         (provider(packagePullPolicy="Allways"), "spec.packagePullPolicy", "Always"),
         (installation(parameterSet=["a"]), "parameterSet", "parameterSets"),
         (installation(labels={"a": 1}), "labels.a", ""),
-        (
-            installation(custom={"reconciler.dev/dependencies": "false"}),
-            'custom["reconciler.dev/dependencies"]',
-            "without quotes",
-        ),
-        (
-            installation(custom={"reconciler.dev/version-strategy": "newest"}),
-            'custom["reconciler.dev/version-strategy"]',
-            "",
-        ),
-        (
-            bundle({**DB, "lifecycle": {"managd": True}}),
-            "dependencies.requires[0].lifecycle.managd",
-            "managed",
-        ),
+        (installation(custom={"reconciler.dev/dependencies": "false"}),
+            'custom["reconciler.dev/dependencies"]', "without quotes"),
+        (installation(custom={"reconciler.dev/version-strategy": "newest"}),
+            'custom["reconciler.dev/version-strategy"]', ""),
+        (bundle({**DB, "lifecycle": {"managd": True}}), "dependencies.requires[0].lifecycle.managd",
+            "managed"),
         (bundle({**DB, "label": {"app": "a"}}), "dependencies.requires[0].label", "labels"),
         (bundle({"name": "db", "referense": "r.io/db"}), "dependencies.requires[0].referense", "reference"),
         (bundle({**DB, "version": {"range": ["1"]}}), "dependencies.requires[0].version.range", "ranges"),
@@ -107,23 +89,17 @@ DB = {"name": "db", "reference": "r.io/db:v1.0.0"}
         ({**bundle(), "dependencies": {"requires": [], "provide": {}}}, "dependencies.provide", "provides"),
         ({**bundle(), "dependancies": {"requires": [DB]}}, "dependancies", "dependencies"),
         (bundle(parameters="size"), "parameters", ""),
-        (
-            bundle(custom={"io.cnab.dependencies": {"require": {}}}),
-            'custom["io.cnab.dependencies"].require',
-            "requires",
-        ),
+        (bundle(custom={"io.cnab.dependencies": {"require": {}}}), 'custom["io.cnab.dependencies"].require',
+            "requires"),
         (meta(dependson=[]), "spec.dependson", "dependsOn"),
         (meta({"provider": "x.io/aws", "versions": "v1"}), "spec.dependsOn[0].versions", "version"),
-        (
-            meta({"package": "x.io/a", "kind": "Functoin", "apiVersion": "pkg.crossplane.io/v1"}),
-            "spec.dependsOn[0].kind",
-            "Function",
-        ),
+        (meta({"package": "x.io/a", "kind": "Functoin", "apiVersion": "pkg.crossplane.io/v1"}),
+            "spec.dependsOn[0].kind", "Function"),
         (meta(api_version="meta.dev.upbound.io/v2alpha1", dependOn=[]), "spec.dependOn", "dependsOn"),
         (meta({"crd": "v1/Vpc"}), "spec.dependsOn[0].crd", "GROUP/VERSION/KIND"),
         (meta({"crd": {"group": "net.io", "kind": "Vpc"}}), "spec.dependsOn[0].crd", "GROUP/VERSION/KIND"),
     ],
-)
+)  # fmt: skip
 def test_it_is_refused_where_it_stands(manifest: dict[str, Any], field: str, hint: str) -> None:
     reading = read(manifest)
 
@@ -135,21 +111,15 @@ def test_it_is_refused_where_it_stands(manifest: dict[str, Any], field: str, hin
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
-        (
-            "parameters",
-            "${bundle.dependencies.gone.outputs.ip}",
-            "An output of gone, which is no dependency,",
-        ),
-        (
-            "credentials",
-            "x ${ bundle.dependencies.gone.outputs.ip } y",
-            "An output of gone, which is no dependency,",
-        ),
+        ("parameters", "${bundle.dependencies.gone.outputs.ip}",
+            "An output of gone, which is no dependency,"),
+        ("credentials", "x ${ bundle.dependencies.gone.outputs.ip } y",
+            "An output of gone, which is no dependency,"),
         ("outputs", "${bundle.dependencies.gone.outputs.ip}", "An output of gone, which is no dependency,"),
         ("parameters", "${bundle.dependencies.app.outputs.ip}", "An output of the dependency itself "),
         ("parameters", "${bundle.outputs.ip}", "An output of the bundle itself "),
     ],
-)
+)  # fmt: skip
 def test_wiring_to_what_is_not_there_is_refused_as_porter_does(where: str, value: str, message: str) -> None:
     """Source: Porter, pkg/porter/dependency_graph_test.go, TestGraphBuilder_DanglingWiringReference."""
     reading = read(bundle({**DB, "name": "app", where: {"connstr": value}}))

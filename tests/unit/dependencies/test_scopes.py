@@ -215,18 +215,11 @@ KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
     ("candidates", "notes"),
     [
         ((named(KPT[0], "log.io"), named(KPT[1], "x.io")), []),
-        (
-            tuple(named(PackageId(Ecosystem.BUNDLE, f"{host}/db"), "db") for host in ("g.io", "h.io")),
-            [],
-        ),
-        (
-            (named(KPT[0], "db.io"),),
-            ["db.io is a further name of blueprints//a, and means the package carvel:db.io"],
-        ),
-        (
-            (named(KPT[0], "log.io"), named(KPT[1], "log.io")),
-            ["log.io is a further name of blueprints//a and blueprints//b, and means none of them"],
-        ),
+        (tuple(named(PackageId(Ecosystem.BUNDLE, f"{host}/db"), "db") for host in ("g.io", "h.io")), []),
+        ((named(KPT[0], "db.io"),),
+            ["db.io is a further name of blueprints//a, and means the package carvel:db.io"]),
+        ((named(KPT[0], "log.io"), named(KPT[1], "log.io")),
+            ["log.io is a further name of blueprints//a and blueprints//b, and means none of them"]),
         (
             (
                 named(PackageId(Ecosystem.XPKG, "x.io/a"), "old/a"),
@@ -243,7 +236,7 @@ KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
         "of two kpt packages",
         "of two packages of an index",
     ],
-)
+)  # fmt: skip
 def test_a_name_that_means_another_package_is_told(
     candidates: tuple[Candidate, ...], notes: list[str]
 ) -> None:

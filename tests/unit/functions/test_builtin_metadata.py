@@ -136,12 +136,9 @@ NOTE = '  annotations:\n    note: "1"\n'
             body(),
             body() + NOTE + 'data:\n  notes:\n    note: "1"\n',
         ),
-        Row(
-            "fields of another kind",
+        Row("fields of another kind",
             config_of("SetAnnotations", annotations={"note": "1"}, fieldSpecs=[{"path": "x", "kind": "Foo"}]),
-            body(),
-            body() + NOTE,
-        ),
+            body(), body() + NOTE),
         Row("what is there stays", {"note": "1"}, body() + NOTE.replace("note", "z"), body()
             + NOTE.replace("note", "z") + NOTE.partition("\n")[2]),
         Row(

@@ -39,11 +39,8 @@ def test_script_runs_where_more_than_a_thousand_files_are_open() -> None:
 
 
 BAD = [
-    (
-        "a loop without an end",
-        "def f():\n  for i in range(1000000000):\n    pass\nf()",
-        "more than 2000000 steps",
-    ),
+    ("a loop without an end", "def f():\n  for i in range(1000000000):\n    pass\nf()",
+        "more than 2000000 steps"),
     ("recursion", "def f(n):\n  return f(n + 1)\nf(0)", "stack overflow"),
     ("memory", "x = list(range(100000000))", "128 MiB"),
     ("two gigabytes at once", "x = 'x' * 2000000000", "128 MiB"),
@@ -52,13 +49,10 @@ BAD = [
     ("a gigabyte given back", "ctx.resource_list['items'] = ['x' * 1000000] * 1100", "128 MiB"),
     ("no source", "", "`source` must not be empty"),
     ("source is no text", 3, "`source` must be text"),
-    (
-        "a number beyond JSON",
-        "ctx.resource_list['items'][0]['data']['k'] = 1 << 70",
-        "a value that is no JSON",
-    ),
+    ("a number beyond JSON", "ctx.resource_list['items'][0]['data']['k'] = 1 << 70",
+        "a value that is no JSON"),
     ("no list left", "ctx.resource_list.pop('items')", "no list of items"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reason", "source", "message"), BAD, ids=[case[0] for case in BAD])

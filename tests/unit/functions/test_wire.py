@@ -101,22 +101,16 @@ def test_place_that_a_function_changed_counts(annotations: dict[str, str], place
         ({"message": "m", "severity": "error"}, FunctionResult("m", "error")),
         ({"message": "m", "severity": "fatal"}, FunctionResult("m", "info")),
         ({}, FunctionResult("", "info")),
-        (
-            {"field": {"path": "a", "suggestedValue": 1}},
-            FunctionResult("", "info", field={"path": "a", "proposedValue": 1}),
-        ),
+        ({"field": {"path": "a", "suggestedValue": 1}},
+            FunctionResult("", "info", field={"path": "a", "proposedValue": 1})),
         ({"field": "a"}, FunctionResult("", "info")),
         ({"field": {}}, FunctionResult("", "info", field={})),
-        (
-            {"resourceRef": {"kind": "Foo", "metadata": {"name": "a", "namespace": "x", "uid": "u"}}},
-            FunctionResult("", "info", {"kind": "Foo", "name": "a", "namespace": "x"}),
-        ),
-        (
-            {"file": {"path": "r.yaml"}, "tags": {"t": "1"}},
-            FunctionResult("", "info", None, None, {"path": "r.yaml"}, {"t": "1"}),
-        ),
+        ({"resourceRef": {"kind": "Foo", "metadata": {"name": "a", "namespace": "x", "uid": "u"}}},
+            FunctionResult("", "info", {"kind": "Foo", "name": "a", "namespace": "x"})),
+        ({"file": {"path": "r.yaml"}, "tags": {"t": "1"}},
+            FunctionResult("", "info", None, None, {"path": "r.yaml"}, {"t": "1"})),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("listed", [True, False])
 def test_result_is_read_in_every_shape(
     given: dict[str, Any], result: FunctionResult, *, listed: bool

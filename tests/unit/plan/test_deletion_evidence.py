@@ -239,58 +239,35 @@ EXPLANATIONS: DecisionTable[str] = DecisionTable(
     },
     [
         ({"made by": "dependents"}, "Not needed any more by default/web", "its dependents are gone"),
-        (
-            {"made by": "manifest", "file": "removed"},
+        ({"made by": "manifest", "file": "removed"},
             "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc",
-            "a commit removed its manifest",
-        ),
-        (
-            {"made by": "manifest"},
-            "sets.yaml does not declare PackageVariant default/fleet-edge-c0 any more",
-            "its file declares it no more",
-        ),
-        (
-            {"made by": "set that is gone", "file": "removed"},
+            "a commit removed its manifest"),
+        ({"made by": "manifest"}, "sets.yaml does not declare PackageVariant default/fleet-edge-c0 any more",
+            "its file declares it no more"),
+        ({"made by": "set that is gone", "file": "removed"},
             "sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc",
-            "a commit removed its set",
-        ),
-        (
-            {"made by": "set that is gone"},
+            "a commit removed its set"),
+        ({"made by": "set that is gone"},
             "sets.yaml does not declare PackageVariantSet default/fleet any more",
-            "its file declares the set no more",
-        ),
-        (
-            {"target": "an object"},
+            "its file declares the set no more"),
+        ({"target": "an object"},
             "PackageVariantSet default/fleet does not select Cluster default/c1 any more",
-            "the object is there and not selected",
-        ),
-        (
-            {"target": "a Repository"},
+            "the object is there and not selected"),
+        ({"target": "a Repository"},
             "PackageVariantSet default/fleet does not select Repository default/west any more",
-            "the Repository is there and not selected",
-        ),
-        (
-            {"target": "an object that is gone"},
+            "the Repository is there and not selected"),
+        ({"target": "an object that is gone"},
             f"Cluster default/c9, which {OF_SET} selected, is not in the snapshot any more",
-            "the object left the snapshot",
-        ),
-        (
-            {"target": "a Repository that is gone"},
+            "the object left the snapshot"),
+        ({"target": "a Repository that is gone"},
             f"Repository default/old, which {OF_SET} selected, is not registered any more",
-            "the Repository is not registered",
-        ),
-        (
-            {"repository": "gone"},
-            "Repository default/edge is not registered any more",
-            "its own Repository is not registered",
-        ),
-        (
-            {},
-            "PackageVariantSet default/fleet has no target for edge/c0 any more",
-            "the set names its package no more",
-        ),
+            "the Repository is not registered"),
+        ({"repository": "gone"}, "Repository default/edge is not registered any more",
+            "its own Repository is not registered"),
+        ({}, "PackageVariantSet default/fleet has no target for edge/c0 any more",
+            "the set names its package no more"),
     ],
-)
+)  # fmt: skip
 TARGETS = {
     "an object": "Cluster default/c1",
     "an object that is gone": "Cluster default/c9",
@@ -335,26 +312,15 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
 @pytest.mark.parametrize(
     ("case", "variants", "cause"),
     [
-        (
-            {"target": "a Repository"},
-            [made_now("new", "west/web-new", by_set="fleet", target="a Repository")],
-            f"{OF_SET} makes west/web-new of Repository default/west now, not edge/c0",
-        ),
-        (
-            {"target": "an object"},
+        ({"target": "a Repository"}, [made_now("new", "west/web-new", by_set="fleet", target="a Repository")],
+            f"{OF_SET} makes west/web-new of Repository default/west now, not edge/c0"),
+        ({"target": "an object"},
             [made_now(n, f"{n}/c0", by_set="fleet", target="an object") for n in ("ap2", "ap1")],
-            f"{OF_SET} makes ap1/c0, ap2/c0 of Cluster default/c1 now, not edge/c0",
-        ),
-        (
-            {"target": "none"},
-            [made_now("new", "edge/web-new", by_set="fleet")],
-            f"{OF_SET} has no target for edge/c0 any more; it makes edge/web-new there",
-        ),
-        (
-            {"target": "none"},
-            [made_now("new", "west/web-new", by_set="fleet")],
-            f"{OF_SET} has no target for edge/c0 any more",
-        ),
+            f"{OF_SET} makes ap1/c0, ap2/c0 of Cluster default/c1 now, not edge/c0"),
+        ({"target": "none"}, [made_now("new", "edge/web-new", by_set="fleet")],
+            f"{OF_SET} has no target for edge/c0 any more; it makes edge/web-new there"),
+        ({"target": "none"}, [made_now("new", "west/web-new", by_set="fleet")],
+            f"{OF_SET} has no target for edge/c0 any more"),
         (
             {"target": "an object"},
             [made_now("new", "west/web", by_set="other", target="an object")],
@@ -371,11 +337,9 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
                 f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
             ),
         ),
-        (
-            {"made by": "manifest", "file": "removed"},
+        ({"made by": "manifest", "file": "removed"},
             [made_now("new", "edge/web-new", by_set="other"), made_now("neighbour", "edge/web-2")],
-            "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc",
-        ),
+            "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc"),
         (
             {"made by": "set that is gone", "file": "removed"},
             [made_now("new", "edge/web-new")],
@@ -385,7 +349,7 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
             ),
         ),
     ],
-)
+)  # fmt: skip
 def test_deletion_names_what_is_made_instead(
     case: dict[str, str], variants: list[DesiredVariant], cause: str
 ) -> None:

@@ -212,21 +212,14 @@ def of_clusters(**objects: Any) -> Any:
 @pytest.mark.parametrize(
     ("before", "after", "subjects"),
     [
-        (
-            ([by_region("eu"), NAMED], snapshot(*EU), {}),
-            ([by_region("eu"), NAMED], snapshot(), {}),
-            ["spec.targets[0] of PackageVariantSet default/fleet"],
-        ),
-        (
-            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+        (([by_region("eu"), NAMED], snapshot(*EU), {}), ([by_region("eu"), NAMED], snapshot(), {}),
+            ["spec.targets[0] of PackageVariantSet default/fleet"]),
+        (([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
             ([by_region("eu"), by_region("us")], snapshot(*EU), {}),
-            ["spec.targets[1] of PackageVariantSet default/fleet"],
-        ),
-        (
-            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+            ["spec.targets[1] of PackageVariantSet default/fleet"]),
+        (([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
             ([by_region("eu"), by_region("su")], snapshot(*EU, *US), {}),
-            ["spec.targets[1] of PackageVariantSet default/fleet"],
-        ),
+            ["spec.targets[1] of PackageVariantSet default/fleet"]),
         (
             ([select({"downstream": {"repo": "edge", "packageExpr": OF_CLUSTER}})],
              of_clusters(one=EU, two=EU), BOTH),
@@ -234,16 +227,10 @@ def of_clusters(**objects: Any) -> Any:
              of_clusters(one=EU, two=()), BOTH),
             ["spec.targets[0] of PackageVariantSet default/fleet in cluster two"],
         ),
-        (
-            ([by_region("eu"), by_region("us")], snapshot(*EU), {}),
-            ([by_region("eu"), by_region("us")], snapshot(*EU[:1]), {}),
-            [],
-        ),
-        (
-            ([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
-            ([by_region("eu")], snapshot(*EU, *US), {}),
-            [],
-        ),
+        (([by_region("eu"), by_region("us")], snapshot(*EU), {}),
+            ([by_region("eu"), by_region("us")], snapshot(*EU[:1]), {}), []),
+        (([by_region("eu"), by_region("us")], snapshot(*EU, *US), {}),
+            ([by_region("eu")], snapshot(*EU, *US), {}), []),
         (
             ([NAMED, by_region("us")], snapshot(*US), {}),
             ([{"repositories": [{"name": "edge", "packageNames": ["other"]}]}, by_region("us")],

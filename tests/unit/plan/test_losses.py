@@ -18,35 +18,20 @@ CLAIM = Loss("dev", NamedObject(PVC, "web", "db"), PVC, 1, is_complete=True)
     ("loss", "cause", "objects"),
     [
         (LOSS, "Provider aws", "Bucket.s3.io and its 2 objects with it: a, b"),
-        (
-            replace(LOSS, listed=9, names=tuple("abcde")),
-            "Provider aws",
-            "Bucket.s3.io and its 9 objects with it: a, b, c and 6 more",
-        ),
+        (replace(LOSS, listed=9, names=tuple("abcde")), "Provider aws",
+            "Bucket.s3.io and its 9 objects with it: a, b, c and 6 more"),
         (replace(LOSS, listed=0, names=()), "Provider aws", "Bucket.s3.io without any object with it"),
-        (
-            replace(LOSS, is_complete=False),
-            "Provider aws",
-            "Bucket.s3.io and its objects (at least 2) with it: a, b",
-        ),
-        (
-            replace(LOSS, is_complete=False, listed=0, names=()),
-            "Provider aws",
-            "Bucket.s3.io and its objects (an unknown number) with it",
-        ),
-        (
-            Loss("dev", NamedObject("Provider", "", "aws"), ""),
-            "Provider aws",
-            "what it brought (an unknown number of objects) with it",
-        ),
-        (
-            Loss("dev", NamedObject("Namespace", "", "web"), ""),
-            "Namespace web",
-            "everything else in it (an unknown number of objects) with it",
-        ),
+        (replace(LOSS, is_complete=False), "Provider aws",
+            "Bucket.s3.io and its objects (at least 2) with it: a, b"),
+        (replace(LOSS, is_complete=False, listed=0, names=()), "Provider aws",
+            "Bucket.s3.io and its objects (an unknown number) with it"),
+        (Loss("dev", NamedObject("Provider", "", "aws"), ""), "Provider aws",
+            "what it brought (an unknown number of objects) with it"),
+        (Loss("dev", NamedObject("Namespace", "", "web"), ""), "Namespace web",
+            "everything else in it (an unknown number of objects) with it"),
         (CLAIM, "PersistentVolumeClaim web/db", "its data with it"),
     ],
-)
+)  # fmt: skip
 def test_text_names_what_goes_and_never_calls_an_unknown_number_none(
     loss: Loss, cause: str, objects: str
 ) -> None:

@@ -274,35 +274,18 @@ MADE = "projects/service_apis-compute.yaml"
 @pytest.mark.parametrize(
     ("function", "path", "edit", "lost"),
     [
-        (
-            MAKES,
-            MADE,
-            ("external: prod", "external: mine"),
-            "spec.projectRef.external of Service projects/apis-compute",
-        ),
+        (MAKES, MADE, ("external: prod", "external: mine"),
+            "spec.projectRef.external of Service projects/apis-compute"),
         (MAKES, MADE, ("kind: Service", "kind: Service # mine"), ""),
         (MAKES, MADE, ("spec:\n", "spec:\n  mine: 1\n"), "spec.mine of Service projects/apis-compute"),
-        (
-            PIPELINES["set-labels"][0],
-            "a.yaml",
-            ("team: web", "team: mine"),
-            "metadata.labels.team of ConfigMap app",
-        ),
-        (
-            PIPELINES["apply-setters"][0],
-            "a.yaml",
-            ("color: violet", "color: mine"),
-            "data.color of ConfigMap app",
-        ),
-        (
-            PIPELINES["set-namespace"][0],
-            "a.yaml",
-            ("shop", "mine"),
-            "metadata.namespace of ConfigMap app",
-        ),
+        (PIPELINES["set-labels"][0], "a.yaml", ("team: web", "team: mine"),
+            "metadata.labels.team of ConfigMap app"),
+        (PIPELINES["apply-setters"][0], "a.yaml", ("color: violet", "color: mine"),
+            "data.color of ConfigMap app"),
+        (PIPELINES["set-namespace"][0], "a.yaml", ("shop", "mine"), "metadata.namespace of ConfigMap app"),
         (PIPELINES["apply-setters"][0], "a.yaml", ("size: s", "size: mine"), ""),
     ],
-)
+)  # fmt: skip
 def test_an_edit_that_a_function_writes_over_is_named(
     function: dict[str, Any], path: str, edit: tuple[str, str], lost: str
 ) -> None:

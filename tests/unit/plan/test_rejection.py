@@ -344,33 +344,18 @@ def test_rejected_content_is_proposed_again_only_on_request(row: TableRow[bool])
     [
         ({}, "", f'annotation {RETRY}: "1" is set on PackageVariant default/web in web.yaml'),
         ({}, "4", 'annotation reconciler.dev/retry: "5" is set on PackageVariant default/web in web.yaml'),
-        (
-            {},
-            "again",
-            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml',
-        ),
-        (
-            {},
-            "\u0664",
-            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml',
-        ),
-        (
-            {"set_key": ObjectName("default", "fleet")},
-            "",
-            'annotation reconciler.dev/retry: "1" is set on PackageVariantSet default/fleet in web.yaml',
-        ),
-        (
-            {"key": ObjectName("default", "dependencies@prod")},
-            "",
-            'annotation reconciler.dev/retry: "1" is set on Repository edge in web.yaml',
-        ),
-        (
-            {"requested_by": ("prod/gateway",)},
-            "",
-            "a PackageVariant default/web with another reconciler.dev/retry declares it",
-        ),
+        ({}, "again",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml'),
+        ({}, "\u0664",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariant default/web in web.yaml'),
+        ({"set_key": ObjectName("default", "fleet")}, "",
+            'annotation reconciler.dev/retry: "1" is set on PackageVariantSet default/fleet in web.yaml'),
+        ({"key": ObjectName("default", "dependencies@prod")}, "",
+            'annotation reconciler.dev/retry: "1" is set on Repository edge in web.yaml'),
+        ({"requested_by": ("prod/gateway",)}, "",
+            "a PackageVariant default/web with another reconciler.dev/retry declares it"),
     ],
-)
+)  # fmt: skip
 def test_what_people_write_to_have_it_proposed_again(fields: dict[str, Any], retry: str, want: str) -> None:
     variant = replace(a_desired(), **fields)
 

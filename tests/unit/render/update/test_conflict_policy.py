@@ -250,28 +250,19 @@ EFFECTS: DecisionTable[str] = DecisionTable(
     {"mode": tuple(MergeMode), "choice": tuple(OnConflict), "change": tuple(CHANGES)},
     [
         ({"change": "the same field by both"}, "local", "the same change is no conflict"),
-        (
-            {"mode": "compatible", "change": "an element, removed by local"},
-            "a mix",
-            "kpt brings an element back in pieces",
-        ),
-        (
-            {"mode": "compatible", "change": ("a line by both", "bytes by both", *_WHOLES[:2], *_WHOLES[3:])},
-            "local",
-            "kpt merges no text, and keeps what one side removed and local has or has not",
-        ),
+        ({"mode": "compatible", "change": "an element, removed by local"}, "a mix",
+            "kpt brings an element back in pieces"),
+        ({"mode": "compatible", "change": ("a line by both", "bytes by both", *_WHOLES[:2], *_WHOLES[3:])},
+            "local", "kpt merges no text, and keeps what one side removed and local has or has not"),
         ({"mode": "compatible"}, "upstream", "kpt lets upstream win, whatever the policy, without a word"),
         ({"choice": "fail"}, "MergeConflict of 1", "nothing is written"),
         ({"choice": "ask"}, "local, asked", "local stays until a person decides"),
         ({"choice": "local"}, "local, local is told", "local wins"),
-        (
-            {"choice": "upstream", "change": _WHOLES},
-            "local, local is told",
-            "no policy deletes an edit or brings back what people deleted",
-        ),
+        ({"choice": "upstream", "change": _WHOLES}, "local, local is told",
+            "no policy deletes an edit or brings back what people deleted"),
         ({"choice": "upstream", "change": _VALUES}, "upstream, upstream is told", "upstream wins"),
     ],
-)
+)  # fmt: skip
 """What a choice does to each kind of change."""
 
 
