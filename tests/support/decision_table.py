@@ -1,9 +1,8 @@
 """Decision tables: a rule as rows of conditions with one outcome, complete over all combinations."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import prod
 from typing import Any, Generic, TypeVar
 
 Outcome = TypeVar("Outcome")
@@ -26,7 +25,10 @@ class Row(Generic[Outcome]):
 
 
 class DecisionTable(Generic[Outcome]):
-    """A rule: the first row that fits decides. `impossible` has combinations that cannot be, by reason."""
+    """A rule: the first row that fits decides. `impossible` has combinations that cannot be, by reason.
+
+    A table decides each other combination, every row decides one, and has a reason of its own.
+    """
 
     def __init__(
         self,
@@ -34,22 +36,19 @@ class DecisionTable(Generic[Outcome]):
         rows: Iterable[tuple[Pattern, Outcome, str]],
         impossible: Mapping[str, Pattern] | None = None,
     ) -> None:
-        self.conditions = conditions
         self.rows = tuple(Row(*row) for row in rows)
-        self.impossible = impossible or {}
-        self.excluded = 0
-        self.undecided: list[Case] = []
+        excluded = tuple((impossible or {}).values())
+        patterns = [*(row.when for row in self.rows), *excluded]
+        assert {name for pattern in patterns for name in pattern} <= conditions.keys()
         self._cases: dict[str, list[Case]] = {row.why: [] for row in self.rows}
-        for case in self._combinations():
-            if any(_fits(pattern, case) for pattern in self.impossible.values()):
-                self.excluded += 1
-            else:
+        assert len(self._cases) == len(self.rows)
+        for values in product(*conditions.values()):
+            case = dict(zip(conditions, values, strict=True))
+            if not any(_fits(pattern, case) for pattern in excluded):
                 row = next((row for row in self.rows if _fits(row.when, case)), None)
-                (self._cases[row.why] if row else self.undecided).append(case)
-
-    def _combinations(self) -> Iterator[Case]:
-        for values in product(*self.conditions.values()):
-            yield dict(zip(self.conditions, values, strict=True))
+                assert row is not None, f"no row decides {case}"
+                self._cases[row.why].append(case)
+        assert [why for why, cases in self._cases.items() if not cases] == [], "rows that decide nothing"
 
     def cases(self, row: Row[Outcome]) -> list[Case]:
         """Return the combinations that a row decides."""
@@ -59,16 +58,6 @@ class DecisionTable(Generic[Outcome]):
         """Return the combinations of a row for which the code decides otherwise, with its decisions."""
         decisions = ((case, decide(case)) for case in self.cases(row))
         return [(case, decision) for case, decision in decisions if decision != row.outcome]
-
-    def check_complete(self) -> None:
-        """Check that the rows and the impossible combinations add up to the product of all conditions."""
-        decided = sum(map(len, self._cases.values()))
-        patterns = [*(row.when for row in self.rows), *self.impossible.values()]
-        assert self.undecided == []
-        assert [why for why, cases in self._cases.items() if not cases] == [], "rows that decide nothing"
-        assert len(self._cases) == len(self.rows), "every row has a reason of its own"
-        assert {name for pattern in patterns for name in pattern} <= self.conditions.keys()
-        assert decided + self.excluded == prod(map(len, self.conditions.values()))
 
 
 def _fits(pattern: Pattern, case: Case) -> bool:

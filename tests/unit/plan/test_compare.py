@@ -276,10 +276,6 @@ def fate(case: Case) -> Fate | None:
     return differences[0].fate if differences else None
 
 
-def test_table_of_fates_is_complete() -> None:
-    FATES.check_complete()
-
-
 @pytest.mark.parametrize("row", FATES.rows, ids=str)
 def test_variant_is_compared_as_the_table_says(row: Row[Fate | None]) -> None:
     assert FATES.mistakes(row, fate) == []

@@ -180,10 +180,6 @@ def find_retention(case: Case) -> Reason | None:
     return retention.reason if retention else None
 
 
-def test_evidence_table_is_complete() -> None:
-    TABLE.check_complete()
-
-
 @pytest.mark.parametrize("row", TABLE.rows, ids=str)
 def test_undesired_variant_is_kept_unless_everything_was_looked_at(row: Row[Reason | None]) -> None:
     assert TABLE.mistakes(row, find_retention) == []
@@ -291,10 +287,6 @@ def explanation(case: Case, *made_now: DesiredVariant) -> str:
         snapshot=snapshot(cluster("c1")),
     )
     return explain_absence(record, Desired(made_now), inventory)
-
-
-def test_table_of_explanations_is_complete() -> None:
-    EXPLANATIONS.check_complete()
 
 
 def made_now(name: str, place: str, *, by_set: str = "", target: str = "none") -> DesiredVariant:

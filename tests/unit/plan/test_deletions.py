@@ -121,10 +121,6 @@ def is_refused(case: Mapping[str, str]) -> bool:
     return bool(refused)
 
 
-def test_table_of_packages_left_behind_is_complete() -> None:
-    MOVED.check_complete()
-
-
 @pytest.mark.parametrize("row", MOVED.rows, ids=str)
 def test_packages_left_behind_by_moves_need_consent_if_they_are_too_many(row: Row[bool]) -> None:
     assert MOVED.mistakes(row, is_refused) == []

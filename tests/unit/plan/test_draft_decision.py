@@ -414,10 +414,6 @@ def check_effects(change: Change, draft: Draft | None) -> None:
             assert draft is None or not draft.append_only
 
 
-def test_table_of_drafts_is_complete() -> None:
-    DRAFTS.check_complete()
-
-
 @pytest.mark.parametrize("row", DRAFTS.rows, ids=str)
 def test_draft_is_written_kept_or_closed_as_the_table_says(row: Row[Decided]) -> None:
     assert DRAFTS.mistakes(row, decided) == []

@@ -159,10 +159,6 @@ def pause_of(case: Case) -> str:
     return "" if change.pending else change.message
 
 
-def test_pause_table_is_complete() -> None:
-    TABLE.check_complete()
-
-
 @pytest.mark.parametrize("row", TABLE.rows, ids=str)
 def test_paused_package_keeps_every_ref_and_pull_request(row: Row[str]) -> None:
     assert TABLE.mistakes(row, pause_of) == []

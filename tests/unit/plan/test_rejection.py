@@ -140,11 +140,6 @@ def refused(case: DecisionCase) -> str:
     return next((sentence for sentence in sentences if sentence.casefold() in text.casefold()), text)
 
 
-def test_tables_are_complete() -> None:
-    CONTENT.check_complete()
-    REQUESTS.check_complete()
-
-
 @pytest.mark.parametrize("row", CONTENT.rows, ids=str)
 def test_rejection_follows_the_table(row: TableRow[str]) -> None:
     assert CONTENT.mistakes(row, refused) == []

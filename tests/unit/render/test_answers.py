@@ -132,10 +132,6 @@ def answered(case: Case) -> str:
     return ", ".join(["waits" for _ in conflicts] + [str(answer.by) for answer in answers])
 
 
-def test_table_of_answers_is_complete() -> None:
-    ANSWERS.check_complete()
-
-
 @pytest.mark.parametrize("row", ANSWERS.rows, ids=str)
 def test_conflict_is_open_or_answered_as_in_the_table(row: Row[str]) -> None:
     assert ANSWERS.mistakes(row, answered) == []

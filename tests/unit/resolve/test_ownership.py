@@ -309,11 +309,6 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_ownership_tables_are_complete(name: str) -> None:
-    TABLES[name][0].check_complete()
-
-
 @pytest.mark.parametrize(
     ("name", "row"), [pytest.param(n, r, id=f"{n}: {r}") for n, (t, _) in TABLES.items() for r in t.rows]
 )

@@ -205,10 +205,6 @@ def settled(case: Case) -> str:
     return "output" if find_settled(resolved, record) == OUTPUT else ""
 
 
-def test_table_of_settled_packages_is_complete() -> None:
-    SETTLED.check_complete()
-
-
 @pytest.mark.parametrize("row", SETTLED.rows, ids=str)
 def test_package_is_settled_as_the_table_says(row: Row[str]) -> None:
     assert SETTLED.mistakes(row, settled) == []

@@ -180,10 +180,6 @@ def deciding_level(case: Case) -> tuple[str, str]:
     return rule.kind, rule.text
 
 
-def test_table_of_deciding_levels_is_complete() -> None:
-    LEVELS.check_complete()
-
-
 @pytest.mark.parametrize("row", LEVELS.rows, ids=str)
 def test_most_specific_level_decides(row: Row[tuple[str, str]]) -> None:
     assert LEVELS.mistakes(row, deciding_level) == []
@@ -278,10 +274,6 @@ def effect(case: Case) -> str:
     )
     told = [f"{each.winner} is told" for each in updated.decided] + ["asked"] * len(updated.conflicts)
     return ", ".join([side, *told])
-
-
-def test_table_of_effects_is_complete() -> None:
-    EFFECTS.check_complete()
 
 
 @pytest.mark.parametrize("row", EFFECTS.rows, ids=str)
