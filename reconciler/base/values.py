@@ -1,7 +1,7 @@
 """Values that are compared by some of their fields, held once, made late, or written as JSON."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -13,6 +13,25 @@ from msgspec import Struct
 from reconciler.base.text import Text
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+
+
+def grouped(pairs: Iterable[tuple[H, T]]) -> dict[H, list[T]]:
+    """Return the values of each key; keys and values are in the order of the pairs."""
+    groups: dict[H, list[T]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
+
+
+def reachable(start: Iterable[H], following: Callable[[H], Iterable[H]]) -> Iterator[H]:
+    """Yield everything that a start leads to, each once: the start itself, and then the nearest first."""
+    queue = list(dict.fromkeys(start))
+    seen = set(queue)
+    for item in queue:
+        yield item
+        queue += (new := [other for other in dict.fromkeys(following(item)) if other not in seen])
+        seen.update(new)
 
 
 class Refused(NamedTuple):

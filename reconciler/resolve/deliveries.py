@@ -14,7 +14,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
-from reconciler.base.values import Refused
+from reconciler.base.values import Refused, grouped
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
@@ -99,9 +99,7 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if scope.finished
     }
     inputs |= {cluster_inputs.cluster: cluster_inputs for cluster_inputs in clusters.worlds}
-    views: dict[str, list[RepositoryView]] = {}
-    for _, view in sorted(inventory.repositories.items()):
-        views.setdefault(view.cluster, []).append(view)
+    views = grouped((view.cluster, view) for _, view in sorted(inventory.repositories.items()))
     # Committer times of the manifests that request packages, and of the package index (law 5).
     times_by_path = {d.source.location.path: d.source.time for d in inventory.documents}
     index_time = max((item.source.time for item in inventory.index), default=0)

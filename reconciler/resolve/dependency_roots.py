@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from reconciler.api.porch import GROUP, PACKAGE_VARIANT, Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.values import whole_number
+from reconciler.base.values import grouped, whole_number
 from reconciler.dependencies.catalog.cluster_inputs import VariantInstalls
 from reconciler.dependencies.catalog.index import PackageTree, PublishedPackages, repository_names
 from reconciler.dependencies.dialects.carvel import package_id
@@ -115,9 +115,8 @@ def find_roots(
     """
     search = _Search(inventory, published, frozenset(key.package for key in published.revisions))
     unpinned = _unpinned(inventory, desired, resolution, retained)
-    by_cluster: dict[str, list[Root]] = {}
-    for root in (*search.resolved(resolution), *search.applied(unpinned)):
-        by_cluster.setdefault(root.view.cluster, []).append(root)
+    roots = (*search.resolved(resolution), *search.applied(unpinned))
+    by_cluster = grouped((root.view.cluster, root) for root in roots)
     named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
     return Roots(named, frozenset(search.incomplete))
 
@@ -289,9 +288,8 @@ def generate(
     the same package serves as well, and any other is a problem that names both manifests. Order-free.
     """
     names = repository_names(inventory.repositories.values())
-    sources: dict[tuple[str, str], list[RepositoryView]] = {}
-    for view in sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key)):
-        sources.setdefault((view.key.namespace, names.get(view.url, "")), []).append(view)
+    views = sorted(inventory.repositories.values(), key=lambda view: (-len(view.directory), view.key))
+    sources = grouped(((view.key.namespace, names.get(view.url, "")), view) for view in views)
     maker = _Maker(inventory, sources, downstreams, {variant.key: variant for variant in desired.variants})
     for scope in locks.scopes:
         cluster_roots = roots.by_cluster.get(scope.cluster, {})

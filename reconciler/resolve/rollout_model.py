@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.text import Text, some, time_text
+from reconciler.base.values import grouped
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.policy.rollouts import UNLISTED, Wave
 from reconciler.policy.settings import amount
@@ -318,9 +319,7 @@ def judge_waves(
     Differs: Argo CD's progressive syncs leave out targets that no step selects, and wait until they have seen
     each Application change its state.
     """
-    by_wave: dict[str, list[MemberStatus]] = {}
-    for name, member in members:
-        by_wave.setdefault(name, []).append(member)
+    by_wave = grouped(members)
     statuses: list[WaveStatus] = []
     moving: set[ObjectName] = set()
     holding: WaveStatus | None = None

@@ -11,6 +11,7 @@ from reconciler.api.porch import PLACEHOLDER, Downstream, Upstream
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
+from reconciler.base.values import grouped
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, rank, whole_version
 from reconciler.expand.owners import find_in_place, missing_package, untagged_chart
 from reconciler.expand.variants import DesiredVariant
@@ -350,11 +351,9 @@ Sources = Mapping[str, tuple[RepositoryView, ...]]
 
 def index_sources(inventory: Inventory) -> Sources:
     """Return where to look for an upstreamLock's repository: made once, asked for every package."""
-    sources: dict[str, list[RepositoryView]] = {}
-    for view in sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key)):
-        for name in source_names(view) if view.is_available else ():
-            sources.setdefault(name, []).append(view)
-    return {name: tuple(views) for name, views in sources.items()}
+    views = sorted(inventory.repositories.values(), key=lambda v: (-len(v.directory), v.key))
+    named = ((name, view) for view in views if view.is_available for name in source_names(view))
+    return {name: tuple(group) for name, group in grouped(named).items()}
 
 
 def find_base(

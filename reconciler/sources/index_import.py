@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
+from reconciler.base.values import grouped
 from reconciler.dependencies.catalog.index import (
     CONTENT_KINDS,
     INDEX_API_VERSION,
@@ -135,13 +136,8 @@ class _Finder(Struct):
 
         A broken file counts where it may be of a package, and where nothing else was found.
         """
-        files_of: dict[str, list[str]] = {}
-        for path, _, _ in self.metas:
-            files_of.setdefault(path.rpartition("/")[0], []).append(path)
-        below: dict[str, list[Mapping[str, Any]]] = {}
-        for path, value in self.contents:
-            if (root := self._root(path, files_of)) is not None:
-                below.setdefault(root, []).append(value)
+        files_of = grouped((path.rpartition("/")[0], path) for path, _, _ in self.metas)
+        below = grouped((self._root(path, files_of), value) for path, value in self.contents)
         is_empty = not self.metas and not self.collected.versions
         self.collected.problems += (
             problem for path, problem in self.broken if is_empty or self._root(path, files_of) is not None
@@ -165,9 +161,7 @@ class _Finder(Struct):
 
     def _refuse_twins(self) -> None:
         """Take none of several files that are one version with different contents."""
-        by_version: dict[tuple[str, str], list[FoundVersion]] = {}
-        for item in self.collected.versions:
-            by_version.setdefault((item.source, item.version), []).append(item)
+        by_version = grouped(((item.source, item.version), item) for item in self.collected.versions)
         self.collected.versions.clear()
         for (source, version), alike in by_version.items():
             twins = [next((t for t in alike if t.files != item.files), None) for item in alike]

@@ -14,6 +14,7 @@ from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
 from reconciler.base.text import plural, verb
+from reconciler.base.values import grouped
 from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
 from reconciler.krm.yaml import YamlLimits, emit, load_documents
 from reconciler.names.ids import GroupKind, group_of
@@ -179,7 +180,8 @@ def plan_import(
     write: dict[str, bytes] = {}
     remove: set[str] = set()
     for kind, objects in sorted(lists.objects.items()):
-        files = {file_path(kind, ns): render_objects(o) for ns, o in _by_namespace(objects).items()}
+        spaces = grouped((item.namespace, item) for item in objects)
+        files = {file_path(kind, space): render_objects(items) for space, items in spaces.items()}
         remove |= {path for path in existing if _is_replaced(path, kind, options.namespace)} - files.keys()
         write |= files
     counts = {kind: len({(o.namespace, o.name) for o in objects}) for kind, objects in lists.objects.items()}
@@ -270,13 +272,6 @@ def _check_names(kind: GroupKind, objects: Iterable[SnapshotObject]) -> None:
 
 def _group_kind(item: SnapshotObject) -> GroupKind:
     return GroupKind(group_of(item.api_version), item.kind)
-
-
-def _by_namespace(objects: Iterable[SnapshotObject]) -> dict[str, list[SnapshotObject]]:
-    spaces: dict[str, list[SnapshotObject]] = {}
-    for item in objects:
-        spaces.setdefault(item.namespace, []).append(item)
-    return spaces
 
 
 def _is_replaced(path: str, kind: GroupKind, namespace: str) -> bool:

@@ -5,6 +5,7 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
+from reconciler.base.values import grouped
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockOp, LockUpdate, lock_changes
 from reconciler.dependencies.model.instances import (
     ActivationBlocker,
@@ -104,10 +105,7 @@ class VersionChange(NamedTuple):
 
 def version_changes(decision: LockUpdate) -> tuple[VersionChange, ...]:
     """Return everything that changes, dangerous first; equal changes of several clusters are one. Pure."""
-    by_change: dict[VersionChange, list[str]] = {}
-    for scope in decision.scopes:
-        for move in cluster_changes(scope):
-            by_change.setdefault(move, []).append(scope.cluster)
+    by_change = grouped((move, scope.cluster) for scope in decision.scopes for move in cluster_changes(scope))
     moves = (move._replace(clusters=tuple(clusters)) for move, clusters in by_change.items())
     return by_danger(moves)
 
@@ -330,12 +328,12 @@ Asking = Mapping[Instance, Sequence[tuple[Instance, MetNeed]]]
 
 
 def _asking(resolution: Resolution) -> Asking:
-    asking: dict[Instance, list[tuple[Instance, MetNeed]]] = {}
-    for parent in resolution.packages:
-        for need in parent.dependencies:
-            if need.resolved is not None:
-                asking.setdefault(need.resolved, []).append((parent.instance, need))
-    return asking
+    return grouped(
+        (need.resolved, (parent.instance, need))
+        for parent in resolution.packages
+        for need in parent.dependencies
+        if need.resolved is not None
+    )
 
 
 def _why(

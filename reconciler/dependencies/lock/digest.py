@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.base.values import PartlyCompared
+from reconciler.base.values import PartlyCompared, reachable
 from reconciler.dependencies.lock.format import SOLVER
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Candidate, Install, PackageId, PackageNeed
@@ -57,13 +57,9 @@ class InputDigests:
         )
         key = (id(catalogue), roots)
         if key not in self._reachable:
-            queue, texts = list(roots), dict[PackageId, str]()
-            while queue:
-                id_ = queue.pop()
-                if id_ not in texts:
-                    texts[id_], needed = self._package(catalogue, id_)
-                    queue += needed
-            joined = "\n".join(texts[id_] for id_ in sorted(texts) if texts[id_])
+            needed = reachable(roots, lambda id_: self._package(catalogue, id_)[1])
+            texts = (self._package(catalogue, id_)[0] for id_ in sorted(needed))
+            joined = "\n".join(filter(None, texts))
             # The catalogue is held, or another one could get its id.
             self._reachable[key] = catalogue, hashlib.sha256(joined.encode()).hexdigest()
         return self._reachable[key][1]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import reachable
 from reconciler.dependencies.dialects.crossplane import TAKE_OVER
 from reconciler.dependencies.lock.format import keeps_ownership
 from reconciler.dependencies.model.cluster import ClusterInputs
@@ -409,13 +410,11 @@ def nearest_install(
     instance: Instance, installs: Mapping[Instance, Install], packages: Mapping[Instance, Resolved]
 ) -> Install | None:
     """Return the user's install that a package is there for, the nearest and lowest of several."""
-    queue = [instance]
-    for item in queue:
-        if item in installs:
-            return installs[item]
-        parents = packages[item].requested_by if item in packages else ()
-        queue += sorted((parent for parent in parents if parent not in queue), key=str)
-    return None
+
+    def parents(item: Instance) -> list[Instance]:
+        return sorted(packages[item].requested_by if item in packages else (), key=str)
+
+    return next((installs[item] for item in reachable([instance], parents) if item in installs), None)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural
+from reconciler.base.values import reachable
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import (
@@ -261,17 +262,17 @@ def _with_kept(fresh: Resolution, before: Resolution, retained: set[Instance]) -
 
 
 def _reachable(start: Iterable[Resolved], by_instance: dict[Instance, Resolved]) -> Iterator[Instance]:
-    """Yield every known instance that packages need, directly or not, each once.
+    """Return every known instance that packages need, directly or not, each once.
 
     That includes those that were present for other reasons when a requirement was resolved.
     """
-    queue, seen = list(start), set()
-    for package in queue:
-        for target in (dependency.resolved for dependency in package.dependencies):
-            if target is not None and target in by_instance and target not in seen:
-                seen.add(target)
-                queue.append(by_instance[target])
-                yield target
+
+    def needed(package: Resolved) -> Iterator[Instance]:
+        targets = (dependency.resolved for dependency in package.dependencies)
+        return (target for target in targets if target is not None and target in by_instance)
+
+    direct = [target for package in start for target in needed(package)]
+    return reachable(direct, lambda instance: needed(by_instance[instance]))
 
 
 def _is_retained(package: Resolved, before: Resolution) -> bool:

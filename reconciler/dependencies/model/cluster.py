@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,7 +13,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.base.values import PartlyCompared
+from reconciler.base.values import PartlyCompared, grouped, reachable
 from reconciler.dependencies.model.instances import (
     Instance,
     LockedRevision,
@@ -113,13 +113,13 @@ class Catalogue:
 
     def reach(self, id_: PackageId) -> frozenset[PackageId]:
         """Return the packages that some version of a package may need by name, itself included."""
-        queue = [self.find(id_)]
-        for package in queue:
+
+        def needed(package: PackageId) -> Iterator[PackageId]:
             requires = (need for item in self.everywhere(package) for need in item.requires)
             needs = (need for item in requires for need in (*item.alternatives, item.default))
-            others = (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
-            queue += [other for other in dict.fromkeys(others) if other not in queue]
-        return frozenset(queue)
+            return (self.find(need.id) for need in needs if isinstance(need, PackageNeed))
+
+        return frozenset(reachable([self.find(id_)], needed))
 
     def namesakes(self, id_: PackageId) -> tuple[PackageId, ...]:
         """Return the other packages with the short name of a package, sorted."""
@@ -208,12 +208,10 @@ def _sorted_catalogue(
         held = chosen.get(key)
         if held is None or (candidate.source, candidate.digest) < (held.source, held.digest):
             chosen[key] = candidate
-    grouped: dict[PackageId, list[Candidate]] = {}
-    for candidate in chosen.values():
-        grouped.setdefault(candidate.id, []).append(candidate)
+    by_package = grouped((candidate.id, candidate) for candidate in chosen.values())
     ordered = {
-        id_: tuple(sorted(grouped[id_], key=lambda c: (c.version.height, c.version.text)))
-        for id_ in sorted(grouped)
+        id_: tuple(sorted(versions, key=lambda c: (c.version.height, c.version.text)))
+        for id_, versions in sorted(by_package.items())
     }
     claimed: dict[PackageId, set[PackageId]] = {}
     for id_, versions in ordered.items():

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.base.values import grouped
 from reconciler.dependencies.model.cluster import (
     SHARING_GROUP,
     ClusterInputs,
@@ -107,21 +108,6 @@ def is_visible(
     labels, required = dict(there.labels), dict(share.labels)
     required |= {SHARING_GROUP: share.group} if share.group else {}
     return there.namespace in ("", scope.namespace) and all(labels.get(k) == v for k, v in required.items())
-
-
-def installation_matches(
-    installation: ObservedInstallation,
-    need: PackageNeed,
-    package: PackageId,
-    share: Share,
-    scope: RequirementContext,
-) -> bool:
-    """Tell whether an installation of the snapshot satisfies a requirement for a package."""
-    version = installation.version
-    if installation.id != package or version is None:
-        return False
-    allowed = need.range.allows(version, installation.digest)
-    return allowed and is_visible(installation, package, share, scope)
 
 
 def new_slots(
@@ -229,9 +215,7 @@ class CandidateLookup(Struct):
         )
         observed = {self.find(item.id) for item in inputs.presence.installations}
         self.present = self._pinned_packages.union(self.installs, observed)
-        generated: dict[PackageId, list[Instance]] = {}
-        for instance in self.generated_pins:
-            generated.setdefault(instance.package, []).append(instance)
+        generated = grouped((instance.package, instance) for instance in self.generated_pins)
         # By their packages' own names, not by those of mirrors.
         named = (replace(item, id=self.find(item.id)) for item in inputs.presence.installations)
         self.observed = tuple(
@@ -505,7 +489,9 @@ def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
         return
     yield from _other_namespaces(context, need, package)
     for installation in _nearest_first(context):
-        if installation_matches(installation, need, package, share, scope):
+        version, is_same = installation.version, installation.id == package
+        fits = version is not None and is_same and need.range.allows(version, installation.digest)
+        if fits and is_visible(installation, package, share, scope):
             yield _installed(installation, context)
     if context.may_install:
         yield from _create(context, package, need.range, AlternativeSource.CANDIDATE)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.base.values import grouped
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
@@ -17,7 +18,6 @@ from reconciler.dependencies.model.packages import (
     Ecosystem,
     Install,
     InstallationType,
-    PackageId,
     PackageNeed,
     Requirement,
     Share,
@@ -316,26 +316,20 @@ def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) 
 
 
 def _same_package(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]:
-    by_package: dict[PackageId, list[InstanceNode]] = {}
-    for node in nodes.values():
-        by_package.setdefault(node.instance.package, []).append(node)
-    for package, group in by_package.items():
+    for package, group in grouped((node.instance.package, node) for node in nodes.values()).items():
         for first in group:
             for second in group:
                 is_beside = first is not second and first.instance.slot.target == second.instance.slot.target
-                if is_beside and (singletons := _singleton_places(first, second)):
+                strict = {InstallationType.ONE_PER_CLUSTER}
+                if first.instance.slot.namespace == second.instance.slot.namespace:
+                    strict.add(InstallationType.ONE_PER_NAMESPACE)
+                singletons = frozenset(p for p, c in enumerate(first.candidates) if c.installation in strict)
+                if is_beside and singletons:
                     everywhere = frozenset(range(len(second.candidates)))
                     once = {first.candidates[place].installation for place in singletons}
                     scope = "cluster" if InstallationType.ONE_PER_CLUSTER in once else "namespace"
                     cause = Cause(CauseKind.ONCE, package, scope)
                     yield Incompatibility(cause, first.instance, singletons, second.instance, everywhere)
-
-
-def _singleton_places(node: InstanceNode, other: InstanceNode) -> frozenset[int]:
-    strict = {InstallationType.ONE_PER_CLUSTER}
-    if node.instance.slot.namespace == other.instance.slot.namespace:
-        strict.add(InstallationType.ONE_PER_NAMESPACE)
-    return frozenset(p for p, c in enumerate(node.candidates) if c.installation in strict)
 
 
 def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]:

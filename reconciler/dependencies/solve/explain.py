@@ -1,12 +1,13 @@
 """Explain an unsatisfiable problem: the chain of facts in sentences, with one next step for each code."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.text import plural, verb
+from reconciler.base.values import grouped, reachable
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
@@ -265,19 +266,14 @@ class NextStep:
 
     def _leading_to(self, package: object) -> list[Install]:
         """Return the installs that may need a package, or install it."""
-        leading = (d for d in self.problem.roots if any(i.package == package for i in self._below(d)))
-        return [self.installs[str(demand.cause.subject)] for demand in leading]
 
-    def _below(self, root: InstanceRequirement) -> Iterable[Instance]:
-        """Return the instances that an install may need, directly or not."""
-        reached: dict[Instance, None] = {}
-        queue = [root]
-        for demand in queue:
-            for instance in (way.instance for way in demand.alternatives):
-                if instance is not None and instance not in reached:
-                    reached[instance] = None
-                    queue += [d for group in self.problem.nodes[instance].requirements for d in group]
-        return reached
+        def needed(instance: Instance) -> Iterator[Instance]:
+            groups = self.problem.nodes[instance].requirements
+            return (target for group in groups for demand in group for target in _targets(demand))
+
+        below = ((demand, reachable(_targets(demand), needed)) for demand in self.problem.roots)
+        leading = (demand for demand, instances in below if any(i.package == package for i in instances))
+        return [self.installs[str(demand.cause.subject)] for demand in leading]
 
 
 _MOST_NAMES = 3
@@ -390,9 +386,7 @@ class _Explainer:
         named = frozenset(causes)
         self.requirements = {d.cause: d for d in problem.requirements() if d.cause in named}
         self.depths = _depths(problem)
-        self.by_parent: dict[Instance | None, list[InstanceRequirement]] = {}
-        for demand in self.requirements.values():
-            self.by_parent.setdefault(demand.parent, []).append(demand)
+        self.by_parent = grouped((demand.parent, demand) for demand in self.requirements.values())
 
     # The order of the causes
 
@@ -404,10 +398,7 @@ class _Explainer:
             ordered.update(dict.fromkeys(walk))
         rest = [cause for cause in self.causes if cause not in ordered]
         ordered.update(dict.fromkeys(sorted(rest, key=self._rank)))
-        groups: dict[object, list[Cause]] = {}
-        for cause in ordered:
-            groups.setdefault(self._group_key(cause), []).append(cause)
-        return [tuple(group) for group in groups.values()]
+        return [tuple(group) for group in grouped((self._group_key(c), c) for c in ordered).values()]
 
     def _walk(self, root: InstanceRequirement) -> list[Cause]:
         ordered: dict[Cause, None] = {}
@@ -425,7 +416,7 @@ class _Explainer:
         depth = 0 if demand is None or demand.parent is None else self.depths.get(demand.parent, 0)
         return (list(CauseKind).index(cause.kind), depth, cause)
 
-    def _group_key(self, cause: Cause) -> object:
+    def _group_key(self, cause: Cause) -> Hashable:
         """Return what requirements of several versions for the same package have in common."""
         demand = self.requirements.get(cause)
         if demand is None or demand.parent is None or len(demand.alternatives) != 1:
@@ -797,11 +788,8 @@ class _Explainer:
         return ((meeting.package.name, rejections),)
 
     def _rejections(self, node: InstanceNode) -> Iterator[Rejection]:
-        versions: dict[tuple[str, ...], list[str]] = {}
-        for place, candidate in enumerate(node.candidates):
-            reasons = tuple(self._against(node, place))
-            if reasons:
-                versions.setdefault(reasons, []).append(str(candidate.version))
+        against = ((tuple(self._against(node, place)), c) for place, c in enumerate(node.candidates))
+        versions = grouped((reasons, str(candidate.version)) for reasons, candidate in against if reasons)
         for reasons, texts in list(versions.items())[:_MOST_NAMES]:
             yield Rejection(_listing(texts), reasons[:2])
         more = sum(len(texts) for texts in list(versions.values())[_MOST_NAMES:])

@@ -12,6 +12,7 @@ from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
+from reconciler.base.values import grouped
 from reconciler.dependencies.model.cluster import ClusterInputs, given_parameters
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, SkippedNeed, met_need
 from reconciler.dependencies.model.packages import (
@@ -82,8 +83,12 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
     partial = _PartialSolution(inputs, inputs.installs_by_instance(), list(built.problems))
     for part, outcome, questions in outcomes:
         partial.add(part, outcome, questions)
+    resolved = sorted(partial.resolved, key=lambda package: str(package.instance))
+    needs = ((package.instance, need) for package in resolved for need in package.dependencies)
+    parents = grouped((need.resolved, parent) for parent, need in needs if need.active)
+    requesters = {p.instance: tuple(dict.fromkeys(parents.get(p.instance, ()))) for p in resolved}
     solution = Solution(
-        _with_requesters(partial.resolved),
+        {p.instance: replace(p, requested_by=requesters[p.instance]) for p in resolved},
         partial.candidates,
         partial.requirements,
         tuple(partial.skipped),
@@ -222,17 +227,6 @@ def _met_need(signature: str, requirement: Requirement, way: Alternative, instal
     )
 
 
-def _with_requesters(resolved: list[Resolved]) -> dict[Instance, Resolved]:
-    """Sort the packages by instance, and add the parents of each."""
-    resolved.sort(key=lambda package: str(package.instance))
-    parents: dict[Instance, dict[Instance, None]] = {}
-    for package in resolved:
-        for need in package.dependencies:
-            if need.resolved is not None and need.active:
-                parents.setdefault(need.resolved, {})[package.instance] = None
-    return {p.instance: replace(p, requested_by=tuple(parents.get(p.instance, ()))) for p in resolved}
-
-
 def warnings_of(inputs: ClusterInputs, solution: Solution) -> tuple[Problem, ...]:
     """Return the warnings about a solution, with the places of these inputs."""
     return (*_unused_settings(inputs, solution.candidates), *_binding_warnings(inputs, solution))
@@ -262,16 +256,6 @@ def _binding_warnings(inputs: ClusterInputs, solution: Solution) -> Iterator[Pro
                 yield Problem(install.location, Reason.INVALID_VERSION, message, subject=str(install))
 
 
-def _packages_by_alias(
-    inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]
-) -> dict[str, set[PackageId]]:
-    named: dict[str, set[PackageId]] = {}
-    for requirement in (requirement for item in chosen.values() for requirement in item.requires):
-        needs = (need for need in requirement.alternatives if isinstance(need, PackageNeed))
-        named.setdefault(requirement.alias, set()).update(inputs.catalogue.find(n.id) for n in needs)
-    return named
-
-
 def _unknown_parameters(
     inputs: ClusterInputs, chosen: Mapping[Instance, Candidate], named: Mapping[str, set[PackageId]]
 ) -> Iterator[Problem]:
@@ -291,7 +275,11 @@ def _unknown_parameters(
 
 def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]) -> Iterator[Problem]:
     """Yield a warning for each override, value or parameter that has no effect on what it is for."""
-    named = _packages_by_alias(inputs, chosen)
+    by_alias = grouped((r.alias, r.alternatives) for item in chosen.values() for r in item.requires)
+    named = {
+        alias: {inputs.catalogue.find(n.id) for needs in every for n in needs if isinstance(n, PackageNeed)}
+        for alias, every in by_alias.items()
+    }
     yield from _unknown_parameters(inputs, chosen, named)
     for install in sorted(inputs.installs, key=str):
         candidate = chosen.get(inputs.instance_of(install))

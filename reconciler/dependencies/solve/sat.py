@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from reconciler.base.text import plural, verb
+from reconciler.base.values import grouped
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import PackageNeed
 from reconciler.dependencies.solve.problem import (
@@ -276,10 +277,8 @@ class ModelConstraints(Struct):
         self.circles = is_wired or (self.circles and self._may_have_circle())
         if not (self.passive or self.circles):
             return
-        for group in groups:
-            for place in group.places:
-                if group.demand.parent is not None:
-                    self._at.setdefault((group.demand.parent, place), []).append(group)
+        below = [(group.demand.parent, group) for group in groups if group.demand.parent is not None]
+        self._at = grouped(((parent, place), group) for parent, group in below for place in group.places)
 
     def _may_have_circle(self) -> bool:
         links: dict[Instance, set[Instance]] = {}

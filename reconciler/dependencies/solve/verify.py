@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from reconciler.base.values import grouped, reachable
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance, MetNeed
 from reconciler.dependencies.model.packages import (
@@ -26,9 +27,6 @@ from reconciler.dependencies.solve.problem import AlternativeSource, Solution
 ByPackage = Mapping[PackageId, list[Instance]]
 """The resolved instances of each package."""
 
-Links = Mapping[Instance, list[tuple[Instance, bool]]]
-"""The targets of each instance, each with whether data flows from it."""
-
 
 def verify(inputs: ClusterInputs, solution: Solution) -> tuple[str, ...]:
     """Return the violated rules of a solution, in sentences; nothing if it is valid.
@@ -45,9 +43,7 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     installs = {inputs.instance_of(i): i for i in inputs.installs if not i.external}
     locked = {pin.instance: pin.candidate for pin in inputs.pins}
     yield from _install_violations(solution, installs, locked)
-    by_package: dict[PackageId, list[Instance]] = {}
-    for instance in solution.resolved:
-        by_package.setdefault(instance.package, []).append(instance)
+    by_package = grouped((instance.package, instance) for instance in solution.resolved)
     for instance, candidate in solution.candidates.items():
         install = installs.get(instance)
         yield from _candidate(inputs, instance, candidate, install, locked.get(instance))
@@ -56,15 +52,12 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     yield from _exclusivity_violations(solution, by_package)
     yield from _ownership_violations(solution)
     # Nothing is installed that no user's install leads to.
-    reached: set[Instance] = set()
-    queue = [instance for instance, package in solution.resolved.items() if package.by_user]
-    while queue:
-        instance = queue.pop()
-        if instance not in reached and instance in solution.resolved:
-            reached.add(instance)
-            needs = solution.resolved[instance].dependencies
-            queue += [need.resolved for need in needs if need.resolved is not None and need.active]
-    for instance in solution.resolved.keys() - reached:
+    active = {
+        instance: [need.resolved for need in package.dependencies if need.resolved and need.active]
+        for instance, package in solution.resolved.items()
+    }
+    users = [instance for instance, package in solution.resolved.items() if package.by_user]
+    for instance in active.keys() - reachable(users, lambda instance: active.get(instance, ())):
         yield f"nothing requires {instance}"
     yield from _cycle_violations(inputs, solution)
 
@@ -290,19 +283,6 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
     for start, links_of in links.items():
         for first, wired in links_of:
             strict = wired or start.package.ecosystem in inputs.choices.forbid_cycles
-            if strict and _is_reachable(links, first, start):
+            if strict and start in reachable([first], lambda at: [to for to, _ in links.get(at, ())]):
                 yield f"{start} is needed by what it needs"
                 break
-
-
-def _is_reachable(links: Links, start: Instance, goal: Instance) -> bool:
-    seen: set[Instance] = set()
-    queue = [start]
-    while queue:
-        instance = queue.pop()
-        if instance == goal:
-            return True
-        if instance not in seen:
-            seen.add(instance)
-            queue += [target for target, _ in links.get(instance, ())]
-    return False
