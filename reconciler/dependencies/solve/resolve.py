@@ -275,10 +275,10 @@ def _unknown_parameters(
 
 def _unused_settings(inputs: ClusterInputs, chosen: Mapping[Instance, Candidate]) -> Iterator[Problem]:
     """Yield a warning for each override, value or parameter that has no effect on what it is for."""
-    by_alias = grouped((r.alias, r.alternatives) for item in chosen.values() for r in item.requires)
+    aliased = grouped((r.alias, r.alternatives) for item in chosen.values() for r in item.requires)
     named = {
         alias: {inputs.catalogue.find(n.id) for needs in every for n in needs if isinstance(n, PackageNeed)}
-        for alias, every in by_alias.items()
+        for alias, every in aliased.items()
     }
     yield from _unknown_parameters(inputs, chosen, named)
     for install in sorted(inputs.installs, key=str):
