@@ -15,6 +15,7 @@ from reconciler.api.validation import PartialModel
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import Reason
 from reconciler.base.text import some
+from reconciler.base.values import grouped
 from reconciler.expand.findings import (
     SET_EMPTY,
     SET_READY,
@@ -47,7 +48,10 @@ def expand(inventory: Inventory, *, trace: bool = False) -> Desired:
     expansions = _expand_owners(inventory, trace=trace)
     candidates = [c for expansion in expansions for c in expansion.candidates]
     conflicts = find_conflicts(candidates, inventory.records)
-    expansions = [_without_conflicts(e, conflicts.get(e.owner, ())) for e in expansions]
+    expansions = [
+        replace(e, candidates=(), findings=conflicts[e.owner]) if e.owner in conflicts else e
+        for e in expansions
+    ]
     variants = [candidate.variant for e in expansions for candidate in e.candidates]
     stalled = {expansion.owner for expansion in expansions if expansion.findings}
     return Desired(
@@ -78,10 +82,6 @@ def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]
         if set_key(pvs.key) not in inventory.stalled
     ]
     return sorted(expansions, key=lambda expansion: expansion.owner)
-
-
-def _without_conflicts(expansion: OwnerExpansion, findings: Sequence[Finding]) -> OwnerExpansion:
-    return replace(expansion, candidates=(), findings=tuple(findings)) if findings else expansion
 
 
 def _conditions(expansions: Iterable[OwnerExpansion]) -> Mapping[ObjectKey, tuple[Condition, ...]]:
@@ -175,12 +175,9 @@ def find_conflicts(
 def _groups(
     candidates: Sequence[VariantCandidate], key: Callable[[VariantCandidate], Any]
 ) -> Iterable[list[VariantCandidate]]:
-    if len(set(map(key, candidates))) == len(candidates):
-        return ()
-    groups: dict[Any, list[VariantCandidate]] = defaultdict(list)
-    for candidate in candidates:
-        groups[key(candidate)].append(candidate)
-    return (sorted(groups[shared], key=_order) for shared in sorted(groups) if len(groups[shared]) > 1)
+    groups = grouped((key(candidate), candidate) for candidate in candidates)
+    several = {shared: group for shared, group in groups.items() if len(group) > 1}
+    return (sorted(several[shared], key=_order) for shared in sorted(several))
 
 
 def _report(

@@ -17,6 +17,8 @@ from reconciler.api.porch import (
     SET_LABEL,
     PackageVariantSpec,
 )
+from reconciler.base.reasons import Reason
+from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
 from reconciler.expand.findings import Finding
 from reconciler.expand.targets import SelectedObject
@@ -123,6 +125,12 @@ class DesiredVariant(PartlyCompared, frozen=True):
     def owner(self) -> ObjectKey:
         """The variant as the owner of problems."""
         return variant_key(self.key)
+
+    def problem_at(
+        self, reason: Reason, message: Text, hint: Text, *path: str | int, cause: Text = ""
+    ) -> Problem:
+        """Return a problem of this variant, at a field of its manifest."""
+        return Problem(self.source.at(*path), reason, message, hint, cause=cause).owned_by(self.owner)
 
 
 class Desired(Struct, frozen=True):

@@ -40,14 +40,6 @@ FORMAT_VERSION = 5
 _OWNER = "dependencies@"
 
 
-def has_generated(locked: ClusterLock) -> bool:
-    """Tell whether a cluster has packages to generate."""
-    packages = locked.resolution.packages
-    return any(
-        not package.by_user and package.instance.ecosystem is not Ecosystem.KPT for package in packages
-    )
-
-
 class DeliveryTarget(NamedTuple):
     """A package of a repository; `path` is inside the view."""
 
@@ -118,7 +110,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
         if isinstance(target, Problem):
             problems.append(target)
         elif isinstance(target, Refused):
-            undelivered.update({cluster: target.why} if has_generated(lock) else {})
+            generated = (p for p in lock.resolution.packages if not p.by_user)
+            if any(package.instance.ecosystem is not Ecosystem.KPT for package in generated):
+                undelivered[cluster] = target.why
         elif cluster not in inputs or not target.view.is_available:
             stalled.add(variant_key(delivery_owner(cluster, target)))
         else:

@@ -25,7 +25,6 @@ from reconciler.dependencies.model.packages import (
     Install,
     Need,
     PackageNeed,
-    Pairs,
     exact_range,
 )
 from reconciler.expand.checks import check_downstream
@@ -51,17 +50,10 @@ SERVICE_ACCOUNT = "reconciler.dev/service-account"
 """On a variant, or in its `spec.annotations`: who installs the Carvel packages that its package needs."""
 
 
-class RootKey(NamedTuple):
-    """A root within its cluster: the namespace and the name that its install has there."""
-
-    namespace: str
-    name: str
-
-
 class Root(Struct, frozen=True):
     """A variant with a package in a cluster; `variant` is None if only its record is left.
 
-    `set_key` is its set, if it has one.
+    `set_key` is its set, if it has one. Within its cluster a root has the name that its install has there.
     """
 
     key: ObjectName
@@ -72,22 +64,17 @@ class Root(Struct, frozen=True):
     variant: DesiredVariant | None = None
     set_key: ObjectName | None = None
 
-    @property
-    def location(self) -> Location:
-        """Where the variant was declared."""
-        return self.source.location
-
-    def label(self, key: RootKey) -> str:
+    def label(self, key: ObjectName) -> str:
         """Return the manifest that asks, as people call it; equal clusters have equal ones of a set."""
         if self.set_key is None:
             return f"{VARIANT_KIND} {self.key}"
-        return f"package {'/'.join(key)} of PackageVariantSet {self.set_key}"
+        return f"package {key} of PackageVariantSet {self.set_key}"
 
 
 class Roots(Struct, frozen=True):
     """The roots of every cluster. In `incomplete` clusters some are unknown: no package may go."""
 
-    by_cluster: Mapping[str, Mapping[RootKey, Root]] = field(default_factory=dict)
+    by_cluster: Mapping[str, Mapping[ObjectName, Root]] = field(default_factory=dict)
     incomplete: frozenset[str] = frozenset()
 
     def asked(self, cluster: str) -> VariantInstalls:
@@ -114,23 +101,16 @@ def find_roots(
     (law 4). Order-free.
     """
     search = _Search(inventory, published, frozenset(key.package for key in published.revisions))
-    unpinned = _unpinned(inventory, desired, resolution, retained)
+    # The records of authored variants that have no pin now and are not to be deleted
+    pinned = {resolved.variant.key for resolved in resolution.variants}
+    desired_keys = {variant.key for variant in desired.variants}
+    records = (inventory.records[key] for key in sorted(inventory.records.keys() - pinned))
+    kept = (record for record in records if record.key in desired_keys or record.key in retained)
+    unpinned = (record for record in kept if not record.requested_by)
     roots = (*search.resolved(resolution), *search.applied(unpinned))
     by_cluster = grouped((root.view.cluster, root) for root in roots)
     named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
     return Roots(named, frozenset(search.incomplete))
-
-
-def _unpinned(
-    inventory: Inventory, desired: Desired, resolution: Resolution, retained: Container[ObjectName]
-) -> Iterator[PackageVariantRecord]:
-    """Yield the records of authored variants that have no pin now and are not to be deleted."""
-    pinned = {resolved.variant.key for resolved in resolution.variants}
-    desired_keys = {variant.key for variant in desired.variants}
-    unpinned = inventory.records.keys() - pinned
-    for key in sorted(key for key in unpinned if key in desired_keys or key in retained):
-        if not inventory.records[key].requested_by:
-            yield inventory.records[key]
 
 
 class _Search(Struct):
@@ -229,18 +209,20 @@ def _inside(view: RepositoryView, path: str) -> str:
     return path.removeprefix(view.directory).removeprefix("/") if view.directory else path
 
 
-def _named(roots: Iterable[Root]) -> Iterator[tuple[RootKey, Root]]:
+def _named(roots: Iterable[Root]) -> Iterator[tuple[ObjectName, Root]]:
     """Name roots by package, on a clash also by repository, so that equal clusters have equal names."""
     ordered = sorted(roots, key=lambda root: root.key)
     count = Counter((root.key.namespace, root.name) for root in ordered)
     for root in ordered:
         clash = count[root.key.namespace, root.name] > 1
         name = f"{root.view.key.name}/{root.name}" if clash else root.name
-        yield RootKey(root.key.namespace, name), root
+        yield ObjectName(root.key.namespace, name), root
 
 
-def _install(key: RootKey, root: Root) -> Install:
-    candidate = root.candidate
+def _install(key: ObjectName, root: Root) -> Install:
+    candidate, account = root.candidate, ""
+    if (variant := root.variant) is not None:
+        account = {**(variant.spec.annotations or {}), **variant.annotations}.get(SERVICE_ACCOUNT, "")
     return Install(
         key.namespace,
         key.name,
@@ -252,17 +234,10 @@ def _install(key: RootKey, root: Root) -> Install:
         ),
         kind=VARIANT_KIND,
         api_version=PACKAGE_VARIANT,
-        inherit=_inherited(root.variant),
+        inherit=(("serviceAccountName", orjson.dumps(account).decode()),) if account else (),
         label=root.label(key),
-        location=root.location,
+        location=root.source.location,
     )
-
-
-def _inherited(variant: DesiredVariant | None) -> Pairs:
-    if variant is None:
-        return ()
-    account = {**(variant.spec.annotations or {}), **variant.annotations}.get(SERVICE_ACCOUNT, "")
-    return (("serviceAccountName", orjson.dumps(account).decode()),) if account else ()
 
 
 _NAME = "requires"
@@ -301,9 +276,9 @@ def generate(
     return Generated(tuple(variants), maker.unmet, frozenset(maker.undecided))
 
 
-def root_key(instance: Instance) -> RootKey:
+def root_key(instance: Instance) -> ObjectName:
     """Return the root that a locked instance is."""
-    return RootKey(instance.slot.namespace, "/".join(instance.slot.path))
+    return ObjectName(instance.slot.namespace, "/".join(instance.slot.path))
 
 
 class _Maker(Struct):
@@ -315,7 +290,7 @@ class _Maker(Struct):
     unmet: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
     undecided: set[ObjectName] = field(default_factory=set)
 
-    def add(self, needed: NeededPackage, askers: list[Root], roots: Mapping[RootKey, Root]) -> None:
+    def add(self, needed: NeededPackage, askers: list[Root], roots: Mapping[ObjectName, Root]) -> None:
         askers.sort(key=lambda root: root.key)
         parent_namespace = needed.package.instance.slot.namespace
         there = any(root.key.namespace == parent_namespace for root in askers)
@@ -377,7 +352,9 @@ class _Maker(Struct):
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
             if root.variant is not None:
-                problem = Problem(root.location, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message)
+                problem = Problem(
+                    root.source.location, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message
+                )
                 key = variant_key(root.key)
                 self.unmet[key] = (*self.unmet.get(key, ()), problem.owned_by(key))
 
@@ -402,7 +379,7 @@ def _contested(
     return message, "Give one of the two another downstream package, or a revision that both can use."
 
 
-def _shown(trails: Iterable[RequirementPath], roots: Mapping[RootKey, Root]) -> Iterator[str]:
+def _shown(trails: Iterable[RequirementPath], roots: Mapping[ObjectName, Root]) -> Iterator[str]:
     """Yield the dependents, each with the path from its variant: `default/web > app`."""
     chains = sorted({tuple(_steps(trail, roots)) for trail in trails})
     yield from (" > ".join(steps) for steps in chains[:_MOST_DEPENDENTS])
@@ -410,7 +387,7 @@ def _shown(trails: Iterable[RequirementPath], roots: Mapping[RootKey, Root]) -> 
         yield f"{len(chains) - _MOST_DEPENDENTS} more"
 
 
-def _steps(trail: RequirementPath, roots: Mapping[RootKey, Root]) -> Iterator[str]:
+def _steps(trail: RequirementPath, roots: Mapping[ObjectName, Root]) -> Iterator[str]:
     root = roots.get(root_key(trail[0].instance))
     yield str(root.key) if root else trail[0].name
     yield from (step.instance.name.rpartition("//")[2] for step in trail[1:])

@@ -30,7 +30,6 @@ from reconciler.resolve.deliveries import Deliveries, cluster_of, delivery_trees
 from reconciler.resolve.dependency_roots import (
     RequirementChange,
     Root,
-    RootKey,
     Roots,
     find_leaving,
     find_roots,
@@ -265,7 +264,7 @@ def _unmet(locks: LockUpdate, roots: Roots) -> dict[ObjectKey, tuple[Problem, ..
     return unmet
 
 
-def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
+def _problem(scope: ClusterUpdate, key: ObjectName, root: Root) -> Problem:
     about_root = [e for e in scope.explanations if root.label(key) in e.about]
     explanations = about_root or [e for e in scope.explanations if not e.about]
     sentences = dict.fromkeys(sentence for e in explanations for sentence in e.sentences)
@@ -273,7 +272,7 @@ def _problem(scope: ClusterUpdate, key: RootKey, root: Root) -> Problem:
     is_cycle = any(e.code is ConflictCode.CYCLE for e in explanations)
     reason = Reason.DEPENDENCY_CYCLE if is_cycle else Reason.DEPENDENCY_CONFLICT
     message = f"Dependencies cannot be met: {'; '.join(sentences) or _UNDECIDED}"
-    problem = Problem(root.location, reason, message, "\n".join(hints), cause=message)
+    problem = Problem(root.source.location, reason, message, "\n".join(hints), cause=message)
     return problem.owned_by(variant_key(root.key))
 
 

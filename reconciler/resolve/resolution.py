@@ -206,19 +206,14 @@ def collect_needs(variants: Iterable[ResolvedVariant], releases: Iterable[Releas
             trees.setdefault(resolved.downstream.url, set()).update(former)
     for release in releases:
         trees.setdefault(release.package.url, set()).add(release.tree)
-    plain = frozenset(oid for resolved in variants for oid in _plain_trees(resolved))
+    # Trees of upstreams that may be packages without a Kptfile. A base may have been found through another
+    # Repository at the same address, which says nothing.
+    plain = [resolved for resolved in variants if resolved.pin.is_plain]
+    pins = (p for r in plain for p in (r.pin, r.base, r.draft_base, *r.candidates) if p is not None)
+    plain_trees = {*(pin.tree for pin in pins), *(r.asked_from for r in plain if r.asked_from)}
     upstreams = {resolved.pin.package.url for resolved in variants}
     urls = sorted(trees, key=lambda url: (url not in upstreams, url))
-    return Needs({url: frozenset(trees[url]) for url in urls}, plain)
-
-
-def _plain_trees(resolved: ResolvedVariant) -> Iterator[Oid]:
-    """Yield the trees of upstreams that may be packages without a Kptfile."""
-    if resolved.pin.is_plain:
-        pins = (resolved.pin, resolved.base, resolved.draft_base, *resolved.candidates)
-        # A base may have been found through another Repository at the same address, which says nothing.
-        yield from (pin.tree for pin in pins if pin is not None)
-        yield from filter(None, [resolved.asked_from])
+    return Needs({url: frozenset(trees[url]) for url in urls}, frozenset(plain_trees))
 
 
 def variant_trees(resolved: ResolvedVariant) -> Iterator[tuple[str, Oid]]:

@@ -183,7 +183,7 @@ def _missing_text(wave: WaveStatus) -> str:
 
 
 class Orders(Struct, frozen=True):
-    """Annotations of people on the set: a pause, waves to let begin, go on or to skip, a rollback.
+    """Annotations of people on the set: a pause, waves to let begin, go on or to skip.
 
     `revision` is the one that travels, as annotations name it. `pause` is why nothing moves, "" if it may.
     """
@@ -193,7 +193,6 @@ class Orders(Struct, frozen=True):
     go: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
-    is_rolled_back: bool = False
 
 
 class RolloutPhase(StrEnum):

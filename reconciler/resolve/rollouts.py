@@ -345,7 +345,6 @@ def _orders(rolling: RollingSet, record: RolloutRecord, pause: str) -> Orders:
         go=waves[GO],
         started=waves[START],
         skipped=waves[SKIP],
-        is_rolled_back=bool(revision) and revision in rolling.taken_back,
     )
 
 
@@ -466,9 +465,9 @@ class _Judged(NamedTuple):
 
 
 def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
-    orders = _orders(rolling, record, pause)
-    if orders.is_rolled_back:
+    if record.revision and record.revision in rolling.taken_back:
         return _rolled_back(rolling, record)
+    orders = _orders(rolling, record, pause)
     members = list(_members(rolling, record))
     waves = recorded_waves(record.waves, rolling.policy.waves)
     statuses = [(member.wave, status) for member, status in members]
@@ -481,13 +480,15 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
     phase = RolloutPhase.COMPLETE if is_over else RolloutPhase.FAILED if judged.failed else phase
     head = f"Rollout {record.revision} of {rolling.key.name}"
     rejected = frozenset(status.key for _, status in statuses if status.phase is MemberPhase.REVERTED)
-    why = {
-        status.key: f"{head}: {status.failure}"
-        if status.key in rejected
-        else _waiting_reason(head, judged, orders, wave)
-        for wave, status in statuses
-        if status.key in rejected or _is_kept(rolling, status, judged)
-    }
+    why: dict[ObjectName, Text] = {}
+    for wave, status in statuses:
+        outcome = rolling.outcomes.get(status.key)
+        # After its tag moved it waits for consent first.
+        has_moved_tag = isinstance(outcome, ResolvedVariant) and bool(outcome.moved)
+        if status.key in rejected:
+            why[status.key] = f"{head}: {status.failure}"
+        elif status.phase is MemberPhase.WAITING and not (status.key in judged.moving or has_moved_tag):
+            why[status.key] = _waiting_reason(head, judged, orders, wave)
     waves_of = {member.key: member.wave for member in record.members}
     newer = f"Its target is newer than rollout {record.revision} of {rolling.key.name}, and moves after it"
     why |= dict.fromkeys(newcomers(rolling, waves_of), newer)
@@ -521,13 +522,6 @@ def _kept_pin(
     pin, values = find_recorded(rolling, before), rolling.values_before(before)
     is_good = pin is not None and isinstance(check_pin(pin, rolling.variants[key], rolling.inventory), Pin)
     return KeptPin(pin if is_good else None, why, rolling.values[key] if values is None else values, location)
-
-
-def _is_kept(rolling: RollingSet, status: MemberStatus, judged: Judgement) -> bool:
-    outcome = rolling.outcomes.get(status.key)
-    # After its tag moved it waits for consent first.
-    has_moved_tag = isinstance(outcome, ResolvedVariant) and bool(outcome.moved)
-    return status.phase is MemberPhase.WAITING and status.key not in judged.moving and not has_moved_tag
 
 
 def _waiting_reason(head: str, judged: Judgement, orders: Orders, wave: str) -> str:

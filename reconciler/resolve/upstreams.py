@@ -40,8 +40,8 @@ def find_upstream(variant: DesiredVariant, inventory: Inventory) -> Pin | Proble
     """
     upstream = variant.spec.upstream or Upstream()
     if upstream.revision == 0:
-        location, hint = variant.source.at("spec", "upstream", "revision"), "Revisions count from 1."
-        return Problem(location, Reason.UPSTREAM_NOT_FOUND, _ZERO, hint).owned_by(variant.owner)
+        at = ("spec", "upstream", "revision")
+        return variant.problem_at(Reason.UPSTREAM_NOT_FOUND, _ZERO, "Revisions count from 1.", *at)
     view = find_repository(variant, upstream.repo or "", inventory, field="upstream")
     if isinstance(view, Problem):
         return view
@@ -66,20 +66,18 @@ def find_repository(
     variant: DesiredVariant, name: str, inventory: Inventory, *, field: str
 ) -> RepositoryView | Problem:
     """Return the registered and readable repository of that name in the variant's namespace."""
-    view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
+    view, at = inventory.repositories.get(ObjectName(variant.key.namespace, name)), ("spec", field, "repo")
     if view is None:
-        location = variant.source.at("spec", field, "repo")
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
         message = f"{start} {variant.key.namespace}/{name} is not registered"
         hint = f"Register it as a Repository object. {_near(name, names)}"
-        return Problem(location, Reason.REPOSITORY_NOT_FOUND, message, hint).owned_by(variant.owner)
+        return variant.problem_at(Reason.REPOSITORY_NOT_FOUND, message, hint, *at)
     if view.problem is None:
         return view
-    location = variant.source.at("spec", field, "repo")
     reason = Reason.REPOSITORY_UNAVAILABLE
-    problem = Problem(location, reason, view.unread_message, view.problem.hint, repository=view.key)
-    return problem.owned_by(variant.owner)
+    problem = variant.problem_at(reason, view.unread_message, view.problem.hint, *at)
+    return replace(problem, repository=view.key)
 
 
 NOT_VERIFIED_HINT = (
@@ -102,7 +100,7 @@ def check_pin(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pin | 
     if not fault:
         return pin
     message = f"Upstream {pin.ref} of repository {pin.repository} is not verified: {fault}"
-    return _unverified(variant, message, NOT_VERIFIED_HINT)
+    return variant.problem_at(Reason.UPSTREAM_NOT_VERIFIED, message, NOT_VERIFIED_HINT, "spec", "upstream")
 
 
 def check_forward(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pin | Problem:
@@ -121,12 +119,7 @@ def check_forward(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> Pi
         f"commit {lock.commit[:12]}, is newer, and no signature tells who took it back"
     )
     hint = f"To go back, name the revision in the manifest, or run `reconciler lock --upgrade {variant.key}`."
-    return _unverified(variant, message, hint)
-
-
-def _unverified(variant: DesiredVariant, message: str, hint: str) -> Problem:
-    location = variant.source.at("spec", "upstream")
-    return Problem(location, Reason.UPSTREAM_NOT_VERIFIED, message, hint).owned_by(variant.owner)
+    return variant.problem_at(Reason.UPSTREAM_NOT_VERIFIED, message, hint, "spec", "upstream")
 
 
 Place = tuple[str, str, str]
@@ -158,9 +151,8 @@ def find_circles(downstreams: Downstreams, inventory: Inventory) -> dict[ObjectN
             made = "its own repository" if is_around else ", which is made from ".join(names[p] for p in way)
             message = f"Package {names[below]} is made from {made}"
             hint = "Give one of these packages an upstream that is made from none of them."
-            location = variant.source.at("spec", "upstream", "package")
-            problem = Problem(location, Reason.UPSTREAM_CIRCLE, message, hint)
-            problems[variant.key] = problem.owned_by(variant.owner)
+            at = ("spec", "upstream", "package")
+            problems[variant.key] = variant.problem_at(Reason.UPSTREAM_CIRCLE, message, hint, *at)
     return problems
 
 
@@ -249,13 +241,12 @@ class _Lookup(Struct, frozen=True):
         commit = self.view.tags.get(tag)
         tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
         whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
-        if tagged is None and whole is None:
-            names = [short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published]
-            return self.missing("tag", f"no tag {tag}", _near(tag, [*names, *self._plain_tags()]))
         if tagged is not None and whole is not None and tagged.commit.oid != whole.commit.oid:
             what = f"two tags {tag}: {tagged.ref} and {whole.ref} name different commits"
             return self.missing("tag", what, f"Write {tagged.ref} out, or move one of the two.")
-        return tagged or whole or self.missing("tag", f"no tag {tag}", "")
+        if (pin := tagged or whole) is not None:
+            return pin
+        return self.missing("tag", f"no tag {tag}", _near(tag, [*self._own_tags(), *self._plain_tags()]))
 
     def by_version(self, text: str) -> Pin | Problem:
         try:
@@ -305,8 +296,7 @@ class _Lookup(Struct, frozen=True):
         return self.problem(field, Reason.UPSTREAM_NOT_FOUND, message, hint)
 
     def problem(self, field: str, reason: Reason, message: str, hint: str) -> Problem:
-        location = self.variant.source.at("spec", "upstream", field)
-        return Problem(location, reason, message, hint, cause=message).owned_by(self.variant.owner)
+        return self.variant.problem_at(reason, message, hint, "spec", "upstream", field, cause=message)
 
     def _published(self, revision: PackageRevision) -> Pin:
         ref = short_tag(revision.ref)

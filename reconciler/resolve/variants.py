@@ -299,7 +299,11 @@ def extend_resolution(
     step is inherent. It resolves the generated variants, and those that read a repository where the
     generated ones publish revisions; all others keep their outcome. Variants with `defects` are stalled.
     """
-    outcomes = _outcomes(resolution, desired)
+    outcomes: dict[ObjectName, Outcome] = {r.variant.key: r for r in resolution.variants}
+    outcomes |= {waiting.variant.key: waiting for waiting in resolution.waiting}
+    for variant in desired.variants if resolution.stalled else ():
+        if variant.owner in resolution.stalled:
+            outcomes[variant.key] = tuple(p for p in resolution.problems if p.owner == variant.owner)
     new = [variant for variant in desired.variants if variant.key not in outcomes]
     downstreams = downstream_packages(new, inventory, resolution.downstreams)
     sound = {key: some for key, some in downstreams.items() if not any(v.key in defects for v in some)}
@@ -311,7 +315,8 @@ def extend_resolution(
         if variant.key not in outcomes or tagged & _urls(variant, outcomes[variant.key], inventory)
     ]
     if any(view.role is not RepositoryRole.PLANNED for view in inventory.repositories.values()):
-        pending = [variant for variant in pending if not _is_elsewhere(variant, inventory)]
+        views = ((variant, find_view(variant, inventory)) for variant in pending)
+        pending = [v for v, view in views if view is None or view.role is RepositoryRole.PLANNED]
     # What this plan tags counts as published, or a chain of variants would need one run per link (law 1).
     inventory = with_pending_tags(publications, inventory)
     lookups = Lookups(_index_objects(pending, inventory), index_sources(inventory))
@@ -358,21 +363,6 @@ def _at_kept_pins(
 def with_releases(resolution: Resolution, inventory: Inventory, desired: Desired) -> Resolution:
     """Return the resolution with the packages that are orphaned."""
     return replace(resolution, releases=tuple(find_releases(resolution.downstreams, desired, inventory)))
-
-
-def _outcomes(resolution: Resolution, desired: Desired) -> dict[ObjectName, Outcome]:
-    outcomes: dict[ObjectName, Outcome] = {r.variant.key: r for r in resolution.variants}
-    outcomes |= {waiting.variant.key: waiting for waiting in resolution.waiting}
-    for variant in desired.variants if resolution.stalled else ():
-        if variant_key(variant.key) in resolution.stalled:
-            owner = variant.owner
-            outcomes[variant.key] = tuple(p for p in resolution.problems if p.owner == owner)
-    return outcomes
-
-
-def _is_elsewhere(variant: DesiredVariant, inventory: Inventory) -> bool:
-    view = find_view(variant, inventory)
-    return view is not None and view.role is not RepositoryRole.PLANNED
 
 
 def _urls(variant: DesiredVariant, outcome: Outcome, inventory: Inventory) -> set[str]:
@@ -541,25 +531,12 @@ def find_releases(
         return
     for view in sorted(inventory.views.values(), key=lambda v: v.key):
         for path in sorted(view.packages):
-            key = PackageKey(view.url, path)
+            key, package = PackageKey(view.url, path), view.packages[path]
             if key in downstreams or key in released:
                 continue
-            release = _release(view, path, inventory, policies)
-            if release is not None:
+            draft = current_draft(package, view, inventory)
+            header = package.main_header if package.main_tree else draft.header if draft else None
+            owner, tree = find_owner(header, key, inventory), package.main_tree or (draft and draft.tree)
+            if owner is not None and tree and policies.get(owner) == ORPHAN:
                 released.add(key)
-                yield release
-
-
-def _release(
-    view: RepositoryView, path: str, inventory: Inventory, policies: dict[ObjectName, str | None]
-) -> Release | None:
-    package = view.packages[path]
-    draft = current_draft(package, view, inventory)
-    header = package.main_header if package.main_tree else draft.header if draft else None
-    key = PackageKey(view.url, path)
-    owner = find_owner(header, key, inventory)
-    if owner is None or policies.get(owner) != ORPHAN:
-        return None
-    if package.main_tree is not None:
-        return Release(key, package.main_tree)
-    return Release(key, draft.tree) if draft else None
+                yield Release(key, tree)

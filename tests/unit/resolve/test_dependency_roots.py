@@ -37,7 +37,6 @@ from reconciler.resolve.dependency_roots import (
     SERVICE_ACCOUNT,
     RequirementChange,
     Root,
-    RootKey,
     Roots,
     find_roots,
     requirement_changes,
@@ -160,10 +159,10 @@ def test_applied_variant_of_which_something_is_unknown_makes_its_cluster_incompl
 def test_installs_of_a_cluster_are_its_roots_at_their_versions() -> None:
     source = Source(Location("web.yaml", 3), 7, Marks())
     annotated = replace(variant(), annotations={SERVICE_ACCOUNT: "installer"})
-    key = RootKey("default", "web")
+    key = ObjectName("default", "web")
     root = Root(annotated.key, EDGE, "web", revision(2), source, annotated)
     left = replace(root, key=ObjectName("default", "api"), variant=None)
-    fleet = Roots({"prod": {key: root, RootKey("default", "api"): left}}, frozenset({"dev"}))
+    fleet = Roots({"prod": {key: root, ObjectName("default", "api"): left}}, frozenset({"dev"}))
 
     def install(name: str, *inherit: tuple[str, str]) -> Install:
         return Install(

@@ -20,7 +20,7 @@ from reconciler.inventory.inventory import RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
-from reconciler.resolve.dependency_roots import Generated, Root, RootKey, Roots, generate
+from reconciler.resolve.dependency_roots import Generated, Root, Roots, generate
 from tests.support.plan_values import a_desired_variant
 from tests.support.sets import registered, world
 from tests.support.values import replace
@@ -91,7 +91,7 @@ def generated(
     **fields: object,
 ) -> Generated:
     inventory = world(views=views, policy=Policy(instance="fleet"), **fields)
-    by_cluster = {"prod": {RootKey(root.key.namespace, root.name): root for root in roots}}
+    by_cluster = {"prod": {ObjectName(root.key.namespace, root.name): root for root in roots}}
     locks = LockUpdate((ClusterUpdate("dev", None, None), ClusterUpdate("prod", None, lock_of(*packages))))
     return generate(inventory, Desired(desired), taken or {}, locks, Roots(by_cluster))
 
