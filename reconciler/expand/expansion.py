@@ -176,8 +176,8 @@ def _groups(
     candidates: Sequence[VariantCandidate], key: Callable[[VariantCandidate], Any]
 ) -> Iterable[list[VariantCandidate]]:
     groups = grouped((key(candidate), candidate) for candidate in candidates)
-    several = {shared: group for shared, group in groups.items() if len(group) > 1}
-    return (sorted(several[shared], key=_order) for shared in sorted(several))
+    contested = {shared: group for shared, group in groups.items() if len(group) > 1}
+    return (sorted(contested[shared], key=_order) for shared in sorted(contested))
 
 
 def _report(

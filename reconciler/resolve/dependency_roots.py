@@ -105,8 +105,8 @@ def find_roots(
     pinned = {resolved.variant.key for resolved in resolution.variants}
     desired_keys = {variant.key for variant in desired.variants}
     records = (inventory.records[key] for key in sorted(inventory.records.keys() - pinned))
-    kept = (record for record in records if record.key in desired_keys or record.key in retained)
-    unpinned = (record for record in kept if not record.requested_by)
+    remaining = (record for record in records if record.key in desired_keys or record.key in retained)
+    unpinned = (record for record in remaining if not record.requested_by)
     roots = (*search.resolved(resolution), *search.applied(unpinned))
     by_cluster = grouped((root.view.cluster, root) for root in roots)
     named = {cluster: dict(_named(roots)) for cluster, roots in by_cluster.items()}
