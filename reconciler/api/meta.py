@@ -236,39 +236,27 @@ def compile_selector(selector: LabelSelector) -> Predicate:
 
 
 def _compile_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]) -> Predicate:
-    if term.operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
-        raise SelectorError(
-            f"{_quote(term.operator)} is not a valid label selector operator", (*field, "operator")
-        )
-    _check_key(term.key, (*field, "key"))
-    return _in_term(term, field) if term.operator in {"In", "NotIn"} else _existence_term(term, field)
-
-
-def _in_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]) -> Predicate:
     key, values = term.key, frozenset(term.values or ())
-    if not values:
-        message = "for 'in', 'notin' operators, values set can't be empty"
-        raise SelectorError(
-            f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"), "Give it a value."
-        )
+    if term.operator not in {"In", "NotIn", "Exists", "DoesNotExist"}:
+        message = f"{_quote(term.operator)} is not a valid label selector operator"
+        raise SelectorError(message, (*field, "operator"))
+    _check_key(key, (*field, "key"))
+    compares = term.operator in {"In", "NotIn"}
+    if compares != bool(values):
+        message = "values set must be empty for exists and does not exist"
+        message = "for 'in', 'notin' operators, values set can't be empty" if compares else message
+        message = f"values: Invalid value: {_quote(term.values)}: {message}"
+        raise SelectorError(message, (*field, "values"), "Give it a value." if compares else "Remove them.")
     for index, value in enumerate(term.values or ()):
         _check_value(value, (*field, "values", index))
-    if term.operator == "In":
-        return lambda labels: labels.get(key) in values
-    # Like Kubernetes, NotIn also selects objects without the label.
-    return lambda labels: labels.get(key) not in values
-
-
-def _existence_term(term: LabelSelectorRequirement, field: tuple[str | int, ...]) -> Predicate:
-    key = term.key
-    if term.values:
-        message = "values set must be empty for exists and does not exist"
-        raise SelectorError(
-            f"values: Invalid value: {_quote(term.values)}: {message}", (*field, "values"), "Remove them."
-        )
-    if term.operator == "Exists":
-        return lambda labels: key in labels
-    return lambda labels: key not in labels
+    predicates: dict[str, Predicate] = {
+        "In": lambda labels: labels.get(key) in values,
+        # Like Kubernetes, NotIn also selects objects without the label.
+        "NotIn": lambda labels: labels.get(key) not in values,
+        "Exists": lambda labels: key in labels,
+        "DoesNotExist": lambda labels: key not in labels,
+    }
+    return predicates[term.operator]
 
 
 def _check_key(key: str, field: tuple[str | int, ...]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from functools import cache, lru_cache, partial
+from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -301,13 +302,9 @@ _SEMVER: Final = re.compile(
 
 def _semver(text: str, *, is_tolerant: bool = False) -> bytes:
     if is_tolerant:  # `v1.02` is 1.2.0
-        number, rest = (
-            (text.removeprefix("v"), "")
-            if (end := re.search(r"[-+]", text)) is None
-            else (text[: end.start()].removeprefix("v"), text[end.start() :])
-        )
-        parts = [re.sub(r"^0+(?=\d)", "", part) for part in number.split(".")]
-        text = ".".join([*parts, *["0"] * (3 - len(parts))]) + rest
+        number = re.split("[-+]", text, maxsplit=1)[0]
+        parts = [re.sub(r"^0+(?=\d)", "", part) for part in number.removeprefix("v").split(".")]
+        text = ".".join([*parts, *["0"] * (3 - len(parts))]) + text.removeprefix(number)
     if not _SEMVER.fullmatch(text):
         raise ValueError(f"{text!r} is no semantic version")
     return _tag("v", text)
@@ -336,10 +333,6 @@ def _url(text: str) -> bytes:
 _UNESCAPED: Final = "/%:@!$&'()*+,;=~"
 
 
-def _host(value: bytes) -> str:
-    return urlsplit(_untag(value, "u")).netloc.rpartition("@")[2]
-
-
 def _ip(text: str) -> bytes:
     if "%" in text:
         raise ValueError("an address with a zone is none")
@@ -348,6 +341,12 @@ def _ip(text: str) -> bytes:
 
 def _address(value: bytes) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return ipaddress.ip_address(value.decode())
+
+
+def _is_global_unicast(value: bytes) -> bool:
+    address = _address(value)
+    is_special = address.is_unspecified or address.is_loopback or address.is_multicast
+    return not (is_special or address.is_link_local or str(address) == "255.255.255.255")
 
 
 def _cidr(text: str) -> bytes:
@@ -370,10 +369,6 @@ def _contains_cidr(value: bytes, other: bytes | str) -> bool:
     return type(outer) is type(inner) and inner.subnet_of(outer)  # type: ignore[arg-type]
 
 
-def _sorted(values: Sequence[Any]) -> bool:
-    return all(not values[i + 1] < values[i] for i in range(len(values) - 1))
-
-
 def _slice(values: Sequence[Any], start: int, end: int) -> Sequence[Any]:
     if not 0 <= start <= end <= len(values):
         raise ValueError(f"cannot slice({start}, {end}), list is length {len(values)}")
@@ -385,10 +380,6 @@ def _flatten(values: Sequence[Any], depth: int = 1) -> list[Any]:
         raise ValueError("level must be non-negative")
     parts = (_flatten(v, depth - 1) if isinstance(v, list) and depth else [v] for v in values)
     return [value for part in parts for value in part]
-
-
-def _distinct(values: Sequence[Any]) -> list[Any]:
-    return [value for i, value in enumerate(values) if value not in values[:i]]
 
 
 def _sum(values: Sequence[Any]) -> Any:
@@ -413,10 +404,6 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
 
 
 _NO_FORMAT: Final = _tag("f", "")
-
-
-def _format(name: str) -> bytes:
-    return _tag("f", name) if name in CEL_FORMATS else _NO_FORMAT
 
 
 def _format_faults(value: bytes, text: str) -> list[str]:
@@ -465,7 +452,7 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("url", "s>o", _url),
     ("isURL", "s>b", _parses(_url)),
     ("getScheme", ".o>s", lambda value: urlsplit(_untag(value, "u")).scheme),
-    ("getHost", ".o>s", _host),
+    ("getHost", ".o>s", lambda value: urlsplit(_untag(value, "u")).netloc.rpartition("@")[2]),
     ("getHostname", ".o>s", lambda value: urlsplit(_untag(value, "u")).hostname or ""),
     ("getPort", ".o>s", lambda value: str(urlsplit(_untag(value, "u")).port or "")),
     ("getEscapedPath", ".o>s", lambda value: quote(urlsplit(_untag(value, "u")).path, _UNESCAPED)),
@@ -476,25 +463,9 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("family", ".o>i", lambda value: _address(value).version),
     ("isUnspecified", ".o>b", lambda value: _address(value).is_unspecified),
     ("isLoopback", ".o>b", lambda value: _address(value).is_loopback),
-    (
-        "isLinkLocalMulticast",
-        ".o>b",
-        lambda value: str(_address(value)).startswith(("224.0.0.", "ff02:")),
-    ),
+    ("isLinkLocalMulticast", ".o>b", lambda value: str(_address(value)).startswith(("224.0.0.", "ff02:"))),
     ("isLinkLocalUnicast", ".o>b", lambda value: _address(value).is_link_local),
-    (
-        "isGlobalUnicast",
-        ".o>b",
-        lambda value: (
-            not (
-                _address(value).is_unspecified
-                or _address(value).is_loopback
-                or _address(value).is_multicast
-                or _address(value).is_link_local
-                or str(_address(value)) == "255.255.255.255"
-            )
-        ),
-    ),
+    ("isGlobalUnicast", ".o>b", _is_global_unicast),
     ("cidr", "s>o", _cidr),
     ("isCIDR", "s>b", _parses(_cidr)),
     ("containsIP", ".oo>b", _contains),
@@ -507,11 +478,11 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("find", ".ss>s", _find),
     ("findAll", ".ss>l", _find_all),
     ("findAll", ".ssi>l", _find_all),
-    ("isSorted", ".l>b", _sorted),
+    ("isSorted", ".l>b", lambda values: all(not later < value for value, later in pairwise(values))),
     ("sum", ".l>x", _sum),
     ("min", ".l>x", min),
     ("max", ".l>x", max),
-    ("distinct", ".l>l", _distinct),
+    ("distinct", ".l>l", lambda values: [v for i, v in enumerate(values) if v not in values[:i]]),
     ("slice", ".lii>l", _slice),
     ("reverse", ".l>l", lambda values: values[::-1]),
     ("sort", ".l>l", sorted),
@@ -520,7 +491,7 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("lists.range", "i>l", lambda size: [*range(size)]),
     # An optional list of faults is that list, empty where there are none.
     *((f"format.{name}", ">o", partial(_tag, "f", name)) for name in CEL_FORMATS),
-    ("format.named", "s>o", _format),
+    ("format.named", "s>o", lambda name: _tag("f", name) if name in CEL_FORMATS else _NO_FORMAT),
     ("hasValue", ".o>b", lambda value: value != _NO_FORMAT),
     ("value", ".o>o", lambda value: value),
     ("validate", ".os>l", _format_faults),

@@ -271,8 +271,12 @@ class _Set:
             except ExpansionError as error:
                 message = f"target {context}: {error.finding.message}"
                 findings.append(replace(error.finding, message=message))
+        if more := len(findings[_MAX_TARGETS:]):
+            fail = f"{plural(more, 'more target')} {verb(more, 'fails', 'fail')}"
+            last = replace(findings[-1], message=f"{fail}; the last one: {findings[-1].message}")
+            findings = [*findings[:_MAX_TARGETS], last]
         if findings:
-            return self.stall(*findings[:_MAX_TARGETS], *_remaining(findings))
+            return self.stall(*findings)
         return OwnerExpansion(self.owner, self.pvs.source, tuple(candidates))
 
     def candidate(self, context: Context, rendered: RenderedSpec) -> VariantCandidate:
@@ -370,13 +374,6 @@ def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[
         path, f"unknown CEL extension: {unknown}", hint=f"Known: {', '.join(sorted(KNOWN_EXTENSIONS))}."
     )
     return requested & KNOWN_EXTENSIONS, (finding,)
-
-
-def _remaining(findings: list[Finding]) -> Iterator[Finding]:
-    if len(findings) > _MAX_TARGETS:
-        last, more = findings[-1], len(findings) - _MAX_TARGETS
-        fail = f"{plural(more, 'more target')} {verb(more, 'fails', 'fail')}"
-        yield replace(last, message=f"{fail}; the last one: {last.message}")
 
 
 def _package_field(context: Context) -> FieldPath:
@@ -525,25 +522,17 @@ def missing_package(name: str, existing: Iterable[str]) -> str:
 
 
 def _numbered(upstream: Upstream, view: RepositoryView, state: PackageState) -> Mapping[str, Any] | None:
-    package = upstream.package or ""
+    package, workspace = upstream.package or "", upstream.workspace_name
     revisions: tuple[PackageRevision | Draft, ...] = (*state.published, *state.drafts)
-    for revision in revisions:
-        if _matches(upstream, revision):
+    for revision in revisions if upstream.revision or workspace else ():
+        number = revision.revision if isinstance(revision, PackageRevision) else 0
+        if upstream.revision in (None, 0, number) and (not workspace or workspace == revision.workspace):
             name = _object_name(view, package, revision.workspace)
             return _metadata(view, name, latest=revision == state.latest)
     # Porch names the package revision of the main branch after that branch.
-    if upstream.workspace_name and upstream.workspace_name == view.branch and not upstream.revision:
+    if workspace and workspace == view.branch and not upstream.revision:
         return _metadata(view, _object_name(view, package, view.branch))
     return None
-
-
-def _matches(upstream: Upstream, revision: PackageRevision | Draft) -> bool:
-    number = revision.revision if isinstance(revision, PackageRevision) else 0
-    if not upstream.revision and not upstream.workspace_name:
-        return False
-    return (not upstream.revision or upstream.revision == number) and (
-        not upstream.workspace_name or upstream.workspace_name == revision.workspace
-    )
 
 
 def _has_tag(tag: str, view: RepositoryView, state: PackageState) -> bool:

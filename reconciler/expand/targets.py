@@ -173,7 +173,9 @@ def _objects(
     for cluster in scope.clusters or ("",):
         snapshot = scope.snapshot.exactly(cluster) if cluster else scope.snapshot
         if not snapshot.serves(api_version, kind, scope.namespace):
-            raise ExpansionError(_no_match(api_version, kind, path, snapshot))
+            message = f'no matches for kind "{kind}" in version "{api_version}"'
+            hint = _no_match_hint(api_version, snapshot, GroupKind(group_of(api_version), kind))
+            raise ExpansionError(Finding(path, message, Reason.NO_MATCHING_TARGETS, hint))
         # A snapshot may have ten times as many objects as a set selects: only those become values.
         for item in snapshot.of_kind(api_version, kind):
             if matches(item.labels) and item.namespace in visible and (not name or item.name == name):
@@ -182,12 +184,6 @@ def _objects(
                 yield SelectedObject(
                     item.name, item.namespace, item.labels, notes, item.location, snapshot.time, cluster
                 )
-
-
-def _no_match(api_version: str, kind: str, path: FieldPath, snapshot: Snapshot) -> Finding:
-    hint = _no_match_hint(api_version, snapshot, GroupKind(group_of(api_version), kind))
-    message = f'no matches for kind "{kind}" in version "{api_version}"'
-    return Finding(path, message, Reason.NO_MATCHING_TARGETS, hint)
 
 
 def _no_match_hint(api_version: str, snapshot: Snapshot, kind: GroupKind) -> str:

@@ -171,14 +171,8 @@ def compile_template(template: VariantTemplate, expressions: Environment) -> Tem
         fields.append(("injectors", compiler.injectors(template.injectors)))
     if template.pipeline is not None:
         fields.append(("pipeline", compiler.pipeline(template.pipeline)))
-    policies = {
-        name: value
-        for name, value in (
-            ("adoption_policy", template.adoption_policy),
-            ("deletion_policy", template.deletion_policy),
-        )
-        if value is not None
-    }
+    names = ("adoption_policy", "deletion_policy")
+    policies = {name: value for name in names if (value := getattr(template, name)) is not None}
     return Template(repo, package, tuple(fields), policies, tuple(compiler.expressions_in_order))
 
 
@@ -252,8 +246,10 @@ class _Compiler:
         ]
 
     def pipeline(self, pipeline: PipelineTemplate) -> Callable[[Scope], Pipeline | None]:
-        validators = self.functions("validators", pipeline.validators or ())
-        mutators = self.functions("mutators", pipeline.mutators or ())
+        validators, mutators = (
+            [self.function(kind, index, function) for index, function in enumerate(functions or ())]
+            for kind, functions in (("validators", pipeline.validators), ("mutators", pipeline.mutators))
+        )
 
         def render(scope: Scope) -> Pipeline | None:
             checks = [function(scope) for function in validators]
@@ -263,11 +259,6 @@ class _Compiler:
             return Pipeline(mutators=changes or None, validators=checks or None)
 
         return render
-
-    def functions(
-        self, kind: str, functions: Sequence[FunctionTemplate]
-    ) -> tuple[Callable[[Scope], Function], ...]:
-        return tuple(self.function(kind, index, function) for index, function in enumerate(functions))
 
     def function(self, kind: str, index: int, function: FunctionTemplate) -> Callable[[Scope], Function]:
         path = ("pipeline", kind, index, "configMapExprs")

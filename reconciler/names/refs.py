@@ -286,7 +286,9 @@ def object_name_errors(
     if workspace is not None:
         parts["workspace"] = workspace
     errors = {part: error for part, value in parts.items() if (error := _label_error(value))}
-    if path and (error := _object_path_error(path)):
+    if "//" in path:
+        errors["path"] = "consecutive '/' characters are not allowed"
+    elif path and (error := _label_error(path.strip("/").replace("/", ""))):
         errors["path"] = error
     name = object_name(repository, path, package, workspace)
     if not errors and len(name) > _LONGEST_NAME:
@@ -379,9 +381,3 @@ def _label_error(label: str) -> str:
     if not _LABEL.fullmatch(label):
         errors.append(_LABEL_RULE)
     return "; ".join(errors)
-
-
-def _object_path_error(path: str) -> str:
-    if "//" in path:
-        return "consecutive '/' characters are not allowed"
-    return _label_error(path.strip("/").replace("/", ""))

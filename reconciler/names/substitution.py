@@ -125,12 +125,10 @@ class OwnValues(Struct, frozen=True):
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:
     """Yield the start of each occurrence of a value that is a word of its own."""
-    start = data.find(value)
-    while start >= 0:
+    for start in _found(data, value):
         end = start + len(value)
         if not (start and data[start - 1] in _BEFORE) and not (end < len(data) and data[end] in _WORD):
             yield start
-        start = data.find(value, start + 1)
 
 
 def _found(data: bytes, value: bytes) -> Iterator[int]:

@@ -42,16 +42,12 @@ _NEPHIO_APPROVAL = "approval.nephio.org/policy"
 _NO_APPROVAL = (
     f"{_NEPHIO_APPROVAL} says nothing here: approval.auto of reconciler.yaml approves without people"
 )
-_DROPPED: Mapping[tuple[str, ...], str] = {
-    (
-        "spec",
-        "git",
-        "secretRef",
-    ): "credentials come from the environment: see spec.credentials of reconciler.yaml",
-    ("spec", "sync"): "repositories are read by every run",
-    ("spec", "mutators"): "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
-    ("spec", "validators"): "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
-    ("spec", "upstream"): "no equivalent: name the upstream in a PackageVariant",
+_DROPPED: Mapping[str, str] = {
+    "spec.git.secretRef": "credentials come from the environment: see spec.credentials of reconciler.yaml",
+    "spec.sync": "repositories are read by every run",
+    "spec.mutators": "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
+    "spec.validators": "no equivalent: write functions into Kptfiles or spec.pipeline of a variant",
+    "spec.upstream": "no equivalent: name the upstream in a PackageVariant",
 }
 """Fields of Repositories that mean something to Porch and nothing here."""
 
@@ -190,9 +186,9 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         return None
     if kind == "Repository":
         notes += [
-            Note(f"{field_text(path)} is left out ({why})", subject)
+            Note(f"{path} is left out ({why})", subject)
             for path, why in _DROPPED.items()
-            if _remove(manifest, path)
+            if _remove(manifest, path.split("."))
         ]
     elif owned.get(subject) or mapping_at(item, "status").get("downstreamTargets"):
         _adopt(manifest)

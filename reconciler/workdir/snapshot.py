@@ -182,16 +182,18 @@ def plan_import(
     for kind, objects in sorted(lists.objects.items()):
         spaces = grouped((item.namespace, item) for item in objects)
         files = {file_path(kind, space): render_objects(items) for space, items in spaces.items()}
-        remove |= {path for path in existing if _is_replaced(path, kind, options.namespace)} - files.keys()
+        former = {path for path in existing if path.rpartition("/")[0] == str(kind)}
+        former &= {file_path(kind, options.namespace)} if options.namespace else former
+        remove |= former - files.keys()
         write |= files
-    counts = {kind: len({(o.namespace, o.name) for o in objects}) for kind, objects in lists.objects.items()}
     header_bytes, notes = _header(header, lists, options)
     write[FILE] = header_bytes
     check_names(write, existing, maker="The import")
     changed = {path: data for path, data in write.items() if existing.get(path) != data}
     before = _totals(header)
+    counts = {kind: len({(o.namespace, o.name) for o in objects}) for kind, objects in lists.objects.items()}
     reported = tuple(
-        KindCount(kind, count, before.get(kind, 0), _is_complete(kind, lists, options))
+        KindCount(kind, count, before.get(kind, 0), kind not in lists.incomplete)
         for kind, count in sorted(counts.items())
     )
     return SnapshotFiles(changed, frozenset(remove), reported, notes)
@@ -233,6 +235,8 @@ def _parse(inputs: Sequence[tuple[str, bytes]], options: ImportOptions, limits: 
                 message = f"{kind} {other.namespace}/{other.name} is not in {options.namespace}"
                 raise UsageError(message, hint="Leave --namespace out for a list over all namespaces.")
         lists.objects[kind] = list({(o.api_version, o.namespace, o.name): o for o in objects}.values())
+    if options.partial:
+        lists.incomplete.update(lists.objects)
     return lists
 
 
@@ -274,11 +278,6 @@ def _group_kind(item: SnapshotObject) -> GroupKind:
     return GroupKind(group_of(item.api_version), item.kind)
 
 
-def _is_replaced(path: str, kind: GroupKind, namespace: str) -> bool:
-    directory, _, name = path.rpartition("/")
-    return directory == str(kind) and (not namespace or name == f"{namespace}.json")
-
-
 def _check_other_files(existing: Mapping[str, bytes], lists: _Lists, limits: YamlLimits) -> None:
     """Refuse to import a kind that another file of the snapshot contains too.
 
@@ -315,10 +314,6 @@ def _totals(header: SnapshotHeader) -> dict[GroupKind, int]:
         more = 0 if listed.namespace == ALL_NAMESPACES else totals.get(kind, 0)
         totals[kind] = more + listed.count
     return totals
-
-
-def _is_complete(kind: GroupKind, lists: _Lists, options: ImportOptions) -> bool:
-    return not options.partial and kind not in lists.incomplete
 
 
 def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple[bytes, tuple[str, ...]]:
@@ -359,7 +354,7 @@ def _lists_after(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> 
 
 
 def _fresh(kind: GroupKind, lists: _Lists, options: ImportOptions) -> Iterator[ObjectList]:
-    complete = _is_complete(kind, lists, options)
+    complete = kind not in lists.incomplete
     # An object in two versions is one object.
     names = {(o.namespace, o.name) for o in lists.objects[kind]}
     counts = Counter(namespace for namespace, _ in names)
