@@ -71,6 +71,18 @@ def age_text(since: int, now: float) -> str:
     return f"{hours // 24} d" if hours >= 48 else f"{hours or '<1'} h"  # noqa: PLR2004 - two days
 
 
+def date_text(since: int, now: float = 0) -> str:
+    """Return the date of a time, or with a clock its age; "" for 0, which is unknown."""
+    if not since:
+        return ""
+    return age_text(since, now) if now else str(datetime.fromtimestamp(since, UTC).date())
+
+
+def iso_time(seconds: int) -> str | None:
+    """Return a time as ISO 8601; None for 0, which is unknown."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+
+
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what is obeyed or not seen: controls, bidirectional and other marks, lone surrogates."""
 _IGNORED: Final = re.compile(

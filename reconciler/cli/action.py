@@ -20,7 +20,7 @@ from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
 from reconciler.report.build import build_report
-from reconciler.report.json import plan_sarif, report_value
+from reconciler.report.json import report_sarif, report_value
 from reconciler.report.text import failures, outcome_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
@@ -211,7 +211,7 @@ def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome 
     plan = planned.plan
     report = build_report(plan, planned.names, outcome)
     runner.save(inputs.reports / JSON_FILE, report_value(report))
-    runner.save(inputs.reports / SARIF_FILE, plan_sarif(report))
+    runner.save(inputs.reports / SARIF_FILE, report_sarif(report))
     runner.annotate(
         [
             *map(annotate_problem, plan.problems),

@@ -31,8 +31,8 @@ from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate
 from reconciler.plan.changes import problem_exits
 from reconciler.plan.compare import Comparison, Fate
 from reconciler.report.build import tell_comparison
-from reconciler.report.comparison import comparison_lines, comparison_value, counts, sentence
-from reconciler.report.json import comparison_sarif
+from reconciler.report.comparison import comparison_lines
+from reconciler.report.json import report_sarif, report_value
 from reconciler.run.check import CheckResult, Level, check_proposal
 from reconciler.run.options import RunOptions
 
@@ -156,14 +156,14 @@ class _Shown(NamedTuple):
 def _make_forms(printer: Printer, checked: CheckResult, code: Exit, difference: str) -> _Shown:
     from reconciler.report.markdown import comparison_markdown
 
-    comparison, names = checked.comparison, checked.names
+    comparison, report = checked.comparison, checked.report
     return _Shown(
         checked,
         code,
-        list(comparison_lines(comparison, names, paint=printer.paint)),
-        comparison_value(comparison, names),
-        comparison_markdown(comparison, names, difference=difference),
-        comparison_sarif(comparison),
+        list(comparison_lines(report, paint=printer.paint)),
+        report_value(report),
+        comparison_markdown(report, difference=difference),
+        report_sarif(report),
         [
             *map(annotate_problem, comparison.new),
             *(annotate_error(r.reason, r.message, r.hint) for r in comparison.refusals),
@@ -172,8 +172,8 @@ def _make_forms(printer: Printer, checked: CheckResult, code: Exit, difference: 
         ],
         {
             "changed": _changed(comparison),
-            "summary": sentence(comparison),
-            "counts": orjson.dumps(counts(comparison)).decode(),
+            "summary": report.sentence,
+            "counts": orjson.dumps(report.ops).decode(),
             "exit-code": str(int(code)),
         },
     )

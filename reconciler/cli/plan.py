@@ -33,7 +33,7 @@ from reconciler.cli.output import (
 )
 from reconciler.plan.changes import Plan, exit_of
 from reconciler.report.build import build_report, tell
-from reconciler.report.json import plan_sarif, report_value
+from reconciler.report.json import report_sarif, report_value
 from reconciler.report.report import Report
 from reconciler.report.text import plan_lines
 from reconciler.run.options import RunOptions
@@ -156,4 +156,4 @@ def show_plan(
 
             printer.text(show(plan_markdown))
         case Output.SARIF:
-            printer.value(show(plan_sarif))
+            printer.value(show(report_sarif))

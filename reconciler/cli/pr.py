@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -10,7 +9,8 @@ import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
 from reconciler.base.progress import track
-from reconciler.base.text import terminal
+from reconciler.base.reasons import Phase
+from reconciler.base.text import date_text, iso_time, terminal
 from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
@@ -47,7 +47,6 @@ from reconciler.plan.build import find_unread
 from reconciler.report.console import markdown_lines, table_lines
 from reconciler.report.json import wire
 from reconciler.report.machine import listing
-from reconciler.report.status import since_cell
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run, read_inputs
 
@@ -106,7 +105,7 @@ def list_(
     printer.notes(filter(None, [terminal(hosted)]))
     none = f"There are no {'' if every else 'open '}pull requests{' that match' if chosen else ''}"
     none = none if world.inventory.repositories else f"{none}: no repository is registered"
-    rows = ({**_value(f), "status": _recorded(f, recorded)} for f in listed)
+    rows = ({**_value(f), "status": _status_value(_recorded(f, recorded))} for f in listed)
     lines = _table(listed, recorded, none, printer, is_whole=not unread)
     printer.show(output, listing("PullRequest", rows), lines)
     return worst(show_unread(printer, unread))
@@ -275,7 +274,7 @@ def _value(listed: ListedPull, *, body: bool = False) -> dict[str, Any]:
     return {**value, "body": listed.pull.body} if body else value
 
 
-def _recorded(listed: ListedPull, recorded: Recorded) -> dict[str, Any] | None:
+def _recorded(listed: ListedPull, recorded: Recorded) -> RecordedStatus | None:
     """Return where the last run saw the package of an open pull request, and since when."""
     status = recorded.get((listed.view.key, head_branches(listed.pull.head)[0]))
     if listed.pull.state != "open":
@@ -283,11 +282,14 @@ def _recorded(listed: ListedPull, recorded: Recorded) -> dict[str, Any] | None:
     if status is None and isinstance(parse_head(listed.pull.head), DeletionHead) and not listed.instance:
         # A variant has one status, which is about the place where it is now.
         former = listed.view.former
-        return {"phase": "in review", "since": None, "message": former.message if former else ""}
+        return RecordedStatus(Phase.IN_REVIEW, message=former.message if former else "")
+    return status
+
+
+def _status_value(status: RecordedStatus | None) -> dict[str, str | None] | None:
     if status is None:
         return None
-    since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
-    return {"phase": status.phase, "since": since, "message": status.message}
+    return {"phase": status.phase, "since": iso_time(status.since), "message": status.message}
 
 
 def _table(
@@ -299,10 +301,10 @@ def _table(
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "AGE" if printer.now else "SINCE", "STATUS")
     rows = []
     for pull in listed:
-        status = _recorded(pull, recorded) or {}
+        status = _recorded(pull, recorded) or RecordedStatus("")
         foreign = f"belongs to instance {pull.instance}" if pull.instance else ""
-        why = foreign or ": ".join(filter(None, (status.get("phase"), status.get("message"))))
-        since = since_cell(status.get("since"), printer.now)
+        why = foreign or ": ".join(filter(None, (status.phase, status.message)))
+        since = date_text(status.since, printer.now)
         rows.append([*map(terminal, (pull.name, _state(pull), pull.shown, pull.pull.title, since, why))])
     yield from table_lines(heads, rows, printer.width)
 

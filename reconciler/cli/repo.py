@@ -1,14 +1,13 @@
 """`repo`: register repositories of packages, and list them."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from reconciler.base.errors import Exit, RefusedError, UsageError, worst
-from reconciler.base.text import terminal
+from reconciler.base.text import iso_time, terminal
 from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
@@ -215,7 +214,7 @@ def _value(view: RepositoryView) -> dict[str, Any]:
         "error": view.problem.message if view.problem else "",
         "packages": len(view.packages) + (view.root is not None) if view.is_available else None,
         "drafts": drafts if view.is_available else None,
-        "lastCommit": datetime.fromtimestamp(head.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if head else None,
+        "lastCommit": iso_time(head.time) if head else None,
     }
 
 

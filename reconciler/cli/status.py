@@ -33,15 +33,12 @@ from reconciler.names.problems import Problem
 from reconciler.report.build import tell_rows
 from reconciler.report.json import exits_value, wire
 from reconciler.report.machine import listing
+from reconciler.report.report import StatusRow
 from reconciler.report.status import (
     SORT_KEYS,
-    Owner,
     StatusFilter,
-    condition,
-    owner_names,
-    package_name,
-    set_names,
-    sort_owners,
+    label_terms,
+    sort_rows,
     status_csv,
     status_json_lines,
     status_lines,
@@ -120,18 +117,19 @@ def status(
     while True:
         observed = read_status(settings, about)
         with suppress(DefectError), guard("names of rows"):  # one that has none is a problem below
-            _check_names(observed.owners, filters)
+            _check_names(observed.rows, filters)
         if watch:
             click.clear()
         code = _show(printer, observed, filters, output, sort)
-        show_standing(printer, observed.standing)
         planned = observed.planned
-        printer.notes(map(terminal, empty_selections(planned.desired, planned.inputs.inventory)))
+        inventory = planned.inputs.inventory
+        show_standing(printer, inventory.control.standing)
+        printer.notes(map(terminal, empty_selections(planned.desired, inventory)))
         printer.notes(terminal(str(warning)) for warning in planned.fleet.locks.warnings)
         if html_file is not None:
             from reconciler.run.report import status_report
 
-            write_page(html_file, status_report(observed.planned))
+            write_page(html_file, status_report(planned))
         if not watch:
             return code
         with current_display().paused():
@@ -142,104 +140,84 @@ def _show(
     printer: Printer, observed: FleetStatus, filters: StatusFilter, output: str, sort: str | None
 ) -> Exit:
     """Print the rows of the fleet; one that a bug of ours breaks is a problem."""
-    owners, form = observed.owners, Output(output)
+    rows, report, form = observed.rows, observed.report, Output(output)
 
     def make(left_out: Collection[int], more: Sequence[Problem]) -> tuple[Exit, Any]:
         if not left_out:
             return _make_form(printer, observed, filters, form, sort)
-        part = replace(
-            observed,
-            owners=[owner for index, owner in enumerate(owners) if index not in left_out],
-            problems=(*observed.problems, *more),
-            exits=observed.exits | {Exit.BUG},
-        )
-        return _make_form(printer, part, filters, form, sort)
+        part = replace(report, problems=(*report.problems, *more), exits=report.exits | {Exit.BUG})
+        rest = [row for index, row in enumerate(rows) if index not in left_out]
+        return _make_form(printer, replace(observed, report=part, rows=rest), filters, form, sort)
 
-    code, rows = tell_rows(range(len(owners)), make, lambda index: _name(owners[index]))
+    def subject(index: int) -> str:
+        return f"{rows[index].owner.kind} {rows[index].owner.key}"
+
+    code, made = tell_rows(range(len(rows)), make, subject)
     match form:
-        case Output.JSON | Output.YAML:
-            _print_value(printer, rows, form)
+        case Output.JSON:
+            printer.value(made)
+        case Output.YAML:
+            printer.text("\n".join(map(terminal, emit(printer.redactor.value(made)).split("\n"))))
         case Output.JSONL | Output.CSV:
-            printer.text(rows)
+            printer.text(made)
         case _:
-            printer.lines(rows)
+            printer.lines(made)
     return code
-
-
-def _name(owner: Owner) -> str:
-    return f"{owner['kind']} {owner['namespace']}/{owner['name']}"
 
 
 def _make_form(
     printer: Printer, observed: FleetStatus, filters: StatusFilter, form: Output, sort: str | None
 ) -> tuple[Exit, Any]:
     """Return the exit code and one form: a value for JSON and YAML, a text, or lines."""
-    owners: list[Owner] = filters.select(observed.owners)
+    report, chosen, whole = observed.report, filters.select(observed.rows), not any(filters)
     if sort or form not in (Output.JSON, Output.YAML):
-        owners = sort_owners(owners, sort or SORT_KEYS[0])
-    exits = _exits(observed.exits, owners if any(filters) else None)
-    code, whole, is_wide = worst(exits), not any(filters), form is Output.WIDE
+        chosen = sort_rows(chosen, sort or SORT_KEYS[0])
+    exits = _exits(report.exits, None if whole else chosen)
+    code, is_wide = worst(exits), form is Output.WIDE
     match form:
         case Output.JSON | Output.YAML:
-            problems = wire(observed.problems)
-            rollouts = wire(observed.rollouts)
-            needs = wire(observed.needs)
-            value = {**listing("Status", owners), "needs": needs, "problems": problems, "rollouts": rollouts}
-            return code, value | exits_value(exits)
+            lists = {name: wire(getattr(report, name)) for name in ("needs", "problems", "rollouts")}
+            return code, {**listing("Status", map(wire, chosen)), **lists, **exits_value(exits)}
         case Output.JSONL:
-            return code, status_json_lines(printer.redactor.value(owner) for owner in owners)
+            return code, status_json_lines(printer.redactor.value(wire(row)) for row in chosen)
         case Output.CSV:
-            return code, status_csv(owners)
+            return code, status_csv(chosen)
     width, paint, now = printer.width, printer.paint, printer.now
-    texts = "\n".join(str(problem.message) for problem in observed.problems if whole and not is_wide)
-    lines = status_lines(owners, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts)
+    texts = "\n".join(str(problem.message) for problem in report.problems if whole and not is_wide)
+    lines = status_lines(chosen, wide=is_wide, folds=whole, width=width, paint=paint, now=now, problems=texts)
     if not whole:
         return code, list(lines)
+    warnings = ((row.package_name, row.change.warnings) for row in chosen if row.change)
     return code, [
-        *need_lines(observed.needs, paint=paint, width=width),
+        *need_lines(report.needs, paint=paint, width=width),
         *lines,
-        *map(terminal, rollout_lines(observed.rollouts)),
-        *warning_lines(((package_name(o), o.get("warnings", ())) for o in owners), paint),
-        *problem_lines(observed.problems, paint=paint),
-        *filter(None, [status_summary(owners)]),
+        *map(terminal, rollout_lines(report.rollouts)),
+        *warning_lines(warnings, paint),
+        *problem_lines(report.problems, paint=paint),
+        *filter(None, [status_summary(chosen)]),
     ]
 
 
-def _print_value(printer: Printer, value: Any, form: Output) -> None:
-    if form is Output.JSON:
-        printer.value(value)
-        return
-    text = emit(printer.redactor.value(value))
-    printer.text("\n".join(map(terminal, text.split("\n"))))
-
-
-def _exits(exits: frozenset[Exit], chosen: Iterable[Owner] | None) -> set[Exit]:
+def _exits(exits: frozenset[Exit], chosen: Iterable[StatusRow] | None) -> set[Exit]:
     """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen.
 
     A bug of ours, which may be about anything, is always 1.
     """
     if chosen is None:
         return {*exits} & {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}
-    stalled = (owner for owner in chosen if condition(owner, "Stalled").get("status") == "True")
-    reasons = {condition(owner, "Valid").get("reason") for owner in stalled}
+    reasons = {row.condition("Valid").reason for row in chosen if row.is_stalled}
     codes = {Exit.BUG, *([Exit.UNAVAILABLE] if Reason.REPOSITORY_UNAVAILABLE in reasons else ())}
     stalls = {Exit.INVALID_INPUT} if reasons - {Reason.REPOSITORY_UNAVAILABLE, Reason.DEFECT} else set()
     return ({*exits} & codes) | stalls
 
 
-def _check_names(owners: Iterable[Owner], filters: StatusFilter) -> None:
+def _check_names(rows: Sequence[StatusRow], filters: StatusFilter) -> None:
     """Refuse names that nothing has: they would look like packages that are gone."""
-    every = list(owners)
-    own_labels = {(key, value) for owner in every for key, value in (owner.get("labels") or {}).items()}
     groups = (
-        ("PackageVariant, set or package of a cluster", filters.names, map(owner_names, every)),
-        ("PackageVariantSet", filters.sets, map(set_names, every)),
-        (
-            "Repository with packages",
-            filters.repositories,
-            ({(o.get("package") or {}).get("repository") or ""} for o in every),
-        ),
-        ("label", filters.labels, ({key, f"{key}={value}"} for key, value in own_labels)),
+        ("PackageVariant, set or package of a cluster", filters.names, (row.names for row in rows)),
+        ("PackageVariantSet", filters.sets, (row.set_names for row in rows)),
+        ("Repository with packages", filters.repositories, ({row.repository} for row in rows)),
+        ("label", filters.labels, map(label_terms, rows)),
     )
     for what, texts, names in groups:
         candidates = {name for aliases in names for name in aliases if name}

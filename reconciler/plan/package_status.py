@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from msgspec import Struct
 
+from reconciler.api.meta import Condition
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
@@ -14,6 +15,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, install_slot
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved
 from reconciler.dependencies.model.packages import Dialect, Ecosystem, Install
 from reconciler.names.problems import Problem
+from reconciler.plan.status import OwnerStatus
 from reconciler.render.delivery import ObjectRef, PackageGraph, package_graph
 
 DIRECTORY = "conditions/packages"
@@ -47,13 +49,15 @@ def status_files(
     return dict(sorted(files.items()))
 
 
-def status_entries(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of a status document: one owner, or the packages of a cluster."""
-    packages = value.get("packages")
-    if isinstance(packages, list):
-        yield from ({"cluster": value.get("cluster", ""), **entry} for entry in packages)
-    else:
-        yield value
+def read_packages(files: Mapping[str, bytes]) -> Iterator[OwnerStatus]:
+    """Yield the status of each package of a cluster from documents that this run wrote."""
+    for path in sorted(files):
+        if path.startswith(f"{DIRECTORY}/"):
+            document = orjson.loads(files[path])
+            for entry in document["packages"]:
+                conditions = tuple(Condition(**condition) for condition in entry["conditions"])
+                name = (entry["kind"], entry["namespace"], entry["name"])
+                yield OwnerStatus(*name, conditions, cluster=document["cluster"], details=entry["status"])
 
 
 class _Reader(Struct, frozen=True):

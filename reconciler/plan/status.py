@@ -1,7 +1,6 @@
 """Conditions of every owner and the status of every package: the files of the status branch (D18, D23)."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal
 
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.text import Text, join_texts
+from reconciler.base.text import Text, iso_time, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PullRequest, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
@@ -206,7 +205,7 @@ def _made(type_: str, status: Literal["True", "False"], reason: str, message: st
 
 @lru_cache(maxsize=_FEW)
 def _plain(condition: Condition) -> dict[str, object]:
-    return condition.model_dump(exclude_none=True)
+    return dict(sorted(condition.model_dump(exclude_none=True).items()))
 
 
 Opened = Mapping[tuple[str, str], PullRequest]
@@ -236,6 +235,28 @@ class PackageStatus(Struct, frozen=True):
     revision: str = ""
     losses: tuple[Loss, ...] = ()
     waits_for: WaitsFor = WaitsFor.NOBODY
+
+
+class OwnerStatus(Struct, frozen=True):
+    """Status of an owner as its file on the status branch has it, or of a package of a cluster."""
+
+    kind: str
+    namespace: str
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    labels: Mapping[str, str] | None = None
+    """Labels of a variant that is there, None of any other."""
+    annotations: Mapping[str, str] | None = None
+    package: PackageStatus | None = None
+    cluster: str = ""
+    """The cluster of a package that is none of a variant."""
+    details: Mapping[str, object] = {}
+    """The status of such a package as its API has it."""
+
+    @property
+    def key(self) -> ObjectName:
+        """The name with its namespace."""
+        return ObjectName(self.namespace, self.name)
 
 
 def package_statuses(
@@ -362,12 +383,18 @@ def status_after(
     """
     if plan.context is None:
         return dict(plan.status)
-    # Where every effect was done, the conditions are those that the plan expects.
-    expected = plan.conditions if not unfinished else {}
-    conditions = expected or plan_conditions(plan.context, plan.changes, unfinished)
+    conditions = _conditions(plan, plan.context, unfinished)
     statuses = statuses_after(plan, unfinished, opened)
     others = plan.status if plan.other_status is None else plan.other_status
     return {**others, **plan_status(plan.context, conditions, statuses)}
+
+
+def _conditions(
+    plan: Plan, context: PlanContext, unfinished: Mapping[PackageKey, Unfinished]
+) -> Mapping[ObjectKey, tuple[Condition, ...]]:
+    # Where every effect was done, the conditions are those that the plan expects.
+    expected = plan.conditions if not unfinished else {}
+    return expected or plan_conditions(context, plan.changes, unfinished)
 
 
 def statuses_after(
@@ -380,12 +407,13 @@ def statuses_after(
     return tuple(sorted(statuses, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
 
 
-def current_status(plan: Plan) -> dict[str, bytes]:
-    """Return the files of the status branch as the world is now, before any effect of the plan.
-
-    Of an effect that failed in the last run and is still to be done, its words are kept.
-    """
-    return status_after(plan, _nothing_done(plan))
+def current_owners(plan: Plan, outcome: Outcome | None = None) -> tuple[OwnerStatus, ...]:
+    """Return the status of every owner before any effect of the plan or after its outcome, sorted."""
+    if plan.context is None:
+        return ()
+    unfinished = _nothing_done(plan) if outcome is None else outcome.unfinished
+    statuses = current_statuses(plan, outcome)
+    return tuple(owner_statuses(plan.context, _conditions(plan, plan.context, unfinished), statuses))
 
 
 def current_states(plan: Plan) -> dict[PackageKey, PackageStatus]:
@@ -423,44 +451,61 @@ def plan_status(
     conditions: Mapping[ObjectKey, tuple[Condition, ...]],
     statuses: Iterable[PackageStatus] = (),
 ) -> dict[str, bytes]:
-    """Return the files of the status branch: what became of each owner and its package.
+    """Return the files of the status branch: what became of each owner and its package."""
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    return {
+        _path(ObjectKey(GROUP, owner.kind, owner.namespace, owner.name)): orjson.dumps(
+            _file_value(owner), option=options
+        )
+        for owner in owner_statuses(context, conditions, statuses)
+    }
 
-    A variant that is gone is listed while anything of it is left.
-    """
+
+def owner_statuses(
+    context: PlanContext,
+    conditions: Mapping[ObjectKey, tuple[Condition, ...]],
+    statuses: Iterable[PackageStatus],
+) -> Iterator[OwnerStatus]:
+    """Yield the status of each owner, sorted; a variant that is gone has one while anything of it is left."""
     variants = {v.key: v for v in context.desired.variants}
     # A variant that moved has a package where it leaves, too: what is known of its downstream comes last.
     ordered = sorted(statuses, key=lambda s: s.package is None or s.package in context.downstreams)
     packages = {ObjectKey(GROUP, "PackageVariant", *s.variant): s for s in ordered if s.variant}
-    files = {}
-    for key in sorted({*conditions, *packages}):
-        own_conditions = conditions.get(key, ())
-        value: dict[str, object] = {
-            "kind": key.kind,
-            "namespace": key.namespace,
-            "name": key.name,
-            "conditions": list(map(_plain, own_conditions)),
-        }
-        variant = variants.get(ObjectName(key.namespace, key.name))
-        if key.kind == "PackageVariant" and variant is not None:
-            value["labels"] = variant.spec.labels or {}
-            value["annotations"] = variant.spec.annotations or {}
-        if key in packages:
-            status = packages[key]
-            # Checks and other packages go on without us: recorded, they would make every run write.
-            is_lasting = status.reason != Reason.AWAITING_CHECKS
-            value["package"] = status_value(status if is_lasting else replace(status, reason="", message=""))
-            value["downstreamTargets"] = [{"name": status.revision}] if status.revision else []
-        options = orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        files[_path(key)] = orjson.dumps(value, option=options)
-    return files
+    for key in sorted({*conditions, *packages}, key=_path):
+        variant = variants.get(ObjectName(key.namespace, key.name)) if key.kind == "PackageVariant" else None
+        yield OwnerStatus(
+            key.kind,
+            key.namespace,
+            key.name,
+            conditions.get(key, ()),
+            (variant.spec.labels or {}) if variant else None,
+            (variant.spec.annotations or {}) if variant else None,
+            packages.get(key),
+        )
+
+
+def _file_value(owner: OwnerStatus) -> dict[str, object]:
+    value = owner_value(owner)
+    if status := owner.package:
+        # Checks and other packages go on without us: recorded, they would make every run write.
+        is_lasting = status.reason != Reason.AWAITING_CHECKS
+        value["package"] = status_value(status if is_lasting else replace(status, reason="", message=""))
+        value["downstreamTargets"] = downstream_targets(status)
+    return value
+
+
+def owner_value(owner: OwnerStatus) -> dict[str, object]:
+    """Return what the manifest and the conditions of an owner tell as a JSON value."""
+    labels = {"annotations": owner.annotations, "labels": owner.labels} if owner.labels is not None else {}
+    names = {"kind": owner.kind, "name": owner.name, "namespace": owner.namespace}
+    return {**labels, "conditions": list(map(_plain, owner.conditions)), **names}
 
 
 def status_value(status: PackageStatus) -> dict[str, object]:
     """Return the status of a package as a JSON value."""
-    since = datetime.fromtimestamp(status.since, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if status.since else None
     return {
         "phase": str(status.phase),
-        "since": since,
+        "since": iso_time(status.since),
         "repository": status.repository.name if status.repository else "",
         "name": status.name,
         "head": status.head,
@@ -469,6 +514,11 @@ def status_value(status: PackageStatus) -> dict[str, object]:
         "message": status.message,
         **({"losses": [loss_value(loss) for loss in status.losses]} if status.losses else {}),
     }
+
+
+def downstream_targets(status: PackageStatus) -> list[dict[str, str]]:
+    """Return the PackageRevision of a package as a list, as Porch has it."""
+    return [{"name": status.revision}] if status.revision else []
 
 
 def status_owners(context: PlanContext, changes: Iterable[Change]) -> dict[str, PackageKey]:

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason, find_facts
-from reconciler.base.text import Text, age_text, join_texts, plural, some, words
+from reconciler.base.text import Text, date_text, join_texts, plural, some, words
 from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
@@ -81,27 +80,27 @@ def build_report(
     statuses, changes = current_states(plan), sorted_changes(plan)
     listed = changes if unfolded else listed_changes(plan, statuses)
     return Report(
-        names,
-        plan.checksum,
-        plan.is_empty,
-        summary_line(plan, statuses),
-        count_ops(plan),
-        plan.losses,
-        judgement_rows(changes, names, plan.unjudged),
-        risk_counts(changes),
-        tuple(needs_after(plan, outcome)),
-        partial(fold_changes, listed, names, statuses, unfolded=unfolded, now=now),
-        tuple(package_row(change, names, statuses.get(change.package)) for change in changes),
-        tuple(_approvable(plan)),
-        plan.problems,
-        plan.refusals,
-        plan.notes,
-        plan.lock,
-        plan.rollouts,
-        plan.version_changes,
-        outcome,
-        exits_of(plan, outcome=outcome, detailed=detailed),
-        exit_of(plan, outcome=outcome, detailed=detailed),
+        names=names,
+        checksum=plan.checksum,
+        empty=plan.is_empty,
+        sentence=summary_line(plan, statuses),
+        ops=count_ops(plan),
+        losses=plan.losses,
+        judgements=judgement_rows(changes, names, plan.unjudged),
+        risks=risk_counts(changes),
+        needs=tuple(needs_after(plan, outcome)),
+        fold=partial(fold_changes, listed, names, statuses, unfolded=unfolded, now=now),
+        packages=tuple(package_row(change, names, statuses.get(change.package)) for change in changes),
+        approvable=tuple(_approvable(plan)),
+        problems=plan.problems,
+        refusals=plan.refusals,
+        notes=plan.notes,
+        lock=plan.lock,
+        rollouts=plan.rollouts,
+        moves=plan.version_changes,
+        outcome=outcome,
+        exits=exits_of(plan, outcome=outcome, detailed=detailed),
+        exit_code=exit_of(plan, outcome=outcome, detailed=detailed),
     )
 
 
@@ -128,7 +127,7 @@ def _approvable(plan: Plan) -> Iterator[ApprovableRow]:
             )
 
 
-def count_ops(plan: Plan) -> dict[Op, int]:
+def count_ops(plan: Plan) -> dict[str, int]:
     """Return how many packages see each operation, in the order of Op, none with zero."""
     counts = Counter(change.op for change in plan.changes)
     return {op: counts[op] for op in Op if counts[op]}
@@ -229,8 +228,7 @@ def _kept(plan: Plan, statuses: Mapping[PackageKey, PackageStatus]) -> list[str]
 
 def since_text(status: PackageStatus, now: float = 0) -> str:
     """Return the date of a state, or with a clock its age, and the pull request: `since 2026-01-31, #3`."""
-    since = f"since {datetime.fromtimestamp(status.since, UTC).date()}" if status.since else ""
-    since = f"for {age_text(status.since, now)}" if since and now else since
+    since = f"{'for' if now else 'since'} {date_text(status.since, now)}" if status.since else ""
     return ", ".join(filter(None, (since, f"#{status.pull}" if status.pull else "")))
 
 

@@ -1,10 +1,11 @@
-"""Effect of merging a change: one sentence, lines of text, and the JSON value."""
+"""Effect of merging a change: its report, one sentence, and lines of text."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
-from reconciler.base.text import plural, terminal, verb
+from reconciler.base.text import Text, plural, terminal, verb
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Op
 from reconciler.plan.compare import ALTER, WITHDRAW, Comparison, Fate, PackageDifference
@@ -16,13 +17,11 @@ from reconciler.report.build import (
     judgement_rows,
     judgement_texts,
     loss_texts,
-    package_row,
+    risk_counts,
     risk_texts,
 )
 from reconciler.report.console import Color, Paint, plain
-from reconciler.report.json import wire
-from reconciler.report.machine import API_VERSION
-from reconciler.report.report import ChangeCause, Names
+from reconciler.report.report import ChangeCause, CheckReport, Names
 from reconciler.report.text import MOST_PINS, cause_lines, pin_detail, pin_line, problem_lines, refusal_lines
 
 _PACKAGES = {
@@ -102,6 +101,24 @@ def sentence(comparison: Comparison) -> str:
     return f"{done}, as far as can be seen{unread}" if gaps else done
 
 
+def comparison_report(comparison: Comparison, names: Names, notes: tuple[Text, ...] = ()) -> CheckReport:
+    """Return the report of what merging a change would do."""
+    return CheckReport(
+        names=names,
+        empty=comparison.is_empty,
+        sentence=sentence(comparison),
+        ops=counts(comparison),
+        losses=comparison.losses,
+        judgements=judgement_rows(comparison.judged, names, comparison.unjudged),
+        risks=risk_counts(difference.change for difference in comparison.packages),
+        fold=partial(_fold, comparison, names),
+        problems=comparison.new,
+        refusals=comparison.refusals,
+        notes=notes,
+        comparison=comparison,
+    )
+
+
 def problem_sentence(comparison: Comparison) -> str:
     """Return how many problems the change brings and ends; empty if there are none at all."""
     counts = {"new": comparison.new, "fixed": comparison.fixed, "there before": comparison.old}
@@ -114,15 +131,22 @@ def compared_text(comparison: Comparison) -> str:
     return f"{comparison.base} -> {comparison.head}"
 
 
-def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = plain) -> Iterator[str]:
+def compared_summary(report: CheckReport) -> str:
+    """Return the sentence, the problems and both sides in one line."""
+    comparison = report.comparison
+    compared = f"Compared: {compared_text(comparison)}"
+    return ". ".join(filter(None, (report.sentence, problem_sentence(comparison), compared)))
+
+
+def comparison_lines(report: CheckReport, *, paint: Paint = plain) -> Iterator[str]:
     """Return the difference as lines: both sides, what was not read, variants, packages, problems.
 
     The sentence is last.
     """
+    comparison = report.comparison
     yield f"compared  {terminal(compared_text(comparison))}"
-    yield from (paint(f"loss      {terminal(text)}", Color.RED) for text in loss_texts(comparison.losses))
-    rows = judgement_rows(comparison.judged, names, comparison.unjudged)
-    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(rows))
+    yield from (paint(f"loss      {terminal(text)}", Color.RED) for text in loss_texts(report.losses))
+    yield from (paint(terminal(text), Color.RED) for text in judgement_texts(report.judgements))
     yield from problem_lines(comparison.unread, head=paint("not read:", Color.YELLOW))
     dangers, pins = comparison.pins[: comparison.dangers], comparison.pins[comparison.dangers :]
     yield from (paint(f"lock      {pin_line(pin)}", Color.RED) for pin in dangers)
@@ -131,7 +155,7 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     for targets in comparison.targets:
         before, after = ("none" if n is None else n for n in (targets.before, targets.after))
         yield f"targets   {terminal(str(targets.key))}: {before} -> {after}"
-    for cause in comparison_causes(comparison, names):
+    for cause in report.causes:
         head = f"{cause.label:9} {terminal(cause.name)}  ({cause.reason})"
         yield f"{head}  {terminal(cause.text)}".rstrip()
         yield from (f"          {terminal(text)}" for text, _ in cause_lines(cause))
@@ -142,46 +166,21 @@ def comparison_lines(comparison: Comparison, names: Names, *, paint: Paint = pla
     yield from problem_lines(comparison.fixed, head=paint("fixed:", Color.GREEN), brief=True)
     yield from problem_lines(comparison.old, head=paint("was there before:", Color.YELLOW), brief=True)
     yield from refusal_lines(comparison.refusals, paint=paint)
-    yield sentence(comparison)
+    yield report.sentence
     if text := problem_sentence(comparison):
         yield text
 
 
-def rows(comparison: Comparison, names: Names) -> list[dict[str, str]]:
+def rows(report: CheckReport) -> list[dict[str, str]]:
     """Return every difference as a row of a table: what happens, to what, and why."""
+    comparison = report.comparison
     locks = [{"what": "lock", "name": pin.what, "detail": pin_detail(pin)} for pin in comparison.pins]
     table = locks[: comparison.dangers]
     table += [{"what": fate, "name": name, "detail": why} for fate, name, why in _variant_rows(comparison)]
-    for cause in comparison_causes(comparison, names):
+    for cause in report.causes:
         detail = "; ".join(filter(None, (str(cause.reason), cause.text, *risk_texts(cause.risks))))
         table.append({"what": cause.label, "name": cause_name(cause), "detail": detail})
     return table + locks[comparison.dangers :]
-
-
-def comparison_value(comparison: Comparison, names: Names) -> dict[str, Any]:
-    """Return the difference as a JSON value."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Comparison",
-        "sentence": sentence(comparison),
-        "base": wire(comparison.base),
-        "head": wire(comparison.head),
-        "empty": comparison.is_empty,
-        "level": "fleet" if comparison.deep else "manifests",
-        "complete": comparison.is_complete,
-        "losses": wire(comparison.losses),
-        "judgements": wire(judgement_rows(comparison.judged, names, comparison.unjudged)),
-        "counts": counts(comparison),
-        "variants": wire(comparison.variants),
-        "targets": wire(comparison.targets),
-        "packages": [_package_value(difference, names) for difference in _ordered(comparison)],
-        "pins": wire(comparison.pins),
-        "problems": wire(comparison.new),
-        "existingProblems": wire(comparison.old),
-        "fixedProblems": wire(comparison.fixed),
-        "notRead": wire(comparison.unread),
-        "refusals": wire(comparison.refusals),
-    }
 
 
 def counts(comparison: Comparison) -> dict[str, int]:
@@ -227,22 +226,12 @@ def _variant_rows(comparison: Comparison) -> Iterator[tuple[str, str, str]]:
             yield str(fate), f"PackageVariant {name}", str(message)
 
 
-def _ordered(comparison: Comparison) -> list[PackageDifference]:
+def ordered_differences(comparison: Comparison) -> list[PackageDifference]:
     """Return the differences as a plan orders its changes; those that merging ends are no danger."""
     return sorted(comparison.packages, key=lambda d: (d.what == WITHDRAW, change_order(d.change)))
 
 
-def comparison_causes(comparison: Comparison, names: Names) -> list[ChangeCause]:
+def _fold(comparison: Comparison, names: Names) -> list[ChangeCause]:
     """Return the causes of what merging does, as a plan lists them."""
-    changes = [difference.change for difference in _ordered(comparison)]
+    changes = [difference.change for difference in ordered_differences(comparison)]
     return fold_changes(changes, names, {}, labels=comparison_labels(comparison))
-
-
-def _package_value(difference: PackageDifference, names: Names) -> dict[str, Any]:
-    before, after = difference.before, difference.after
-    return {
-        "what": str(difference.what),
-        "name": names.of(difference.change),
-        "before": wire(before and package_row(before, names)),
-        "after": wire(after and package_row(after, names)),
-    }

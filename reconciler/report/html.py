@@ -22,15 +22,24 @@ from msgspec import Struct, field
 
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
-from reconciler.base.text import Text, plural, terminal
+from reconciler.base.text import Text, join_texts, plural, terminal
 from reconciler.names.ids import PackageKey
-from reconciler.names.problems import Problem
-from reconciler.plan.changes import Refusal
+from reconciler.plan.changes import Op
 from reconciler.plan.impact import Impact
-from reconciler.report.build import change_risks, group_problems, impact_text, risk_texts
+from reconciler.report.build import (
+    change_risks,
+    group_problems,
+    impact_text,
+    judgement_texts,
+    loss_texts,
+    move_text,
+    moving_rollouts,
+    risk_texts,
+)
+from reconciler.report.comparison import compared_summary
 from reconciler.report.markdown import load_template
-from reconciler.report.report import ChangeCause, Need, PackageOverview
-from reconciler.resolve.rollout_model import Rollout
+from reconciler.report.report import ChangeCause, CheckReport, PackageOverview, ProblemGroup, Report
+from reconciler.report.text import failures, outcome_lines, pin_line, proposal_lines
 
 
 class ReportKind(StrEnum):
@@ -40,12 +49,6 @@ class ReportKind(StrEnum):
     APPLY = "Apply"
     CHECK = "Check"
     STATUS = "Status"
-
-
-PROBLEMS: Final = "Problems"
-NEW: Final = "New problems"
-ALARMING: Final = (PROBLEMS, NEW)
-"""Lists of problems that call for a person; those of others are known already."""
 
 
 class FileDiff(NamedTuple):
@@ -121,32 +124,17 @@ class ReportSource(NamedTuple):
 
 
 class Page(Struct, frozen=True):
-    """Everything that one page shows. `counts` are packages by operation, in the order of reports.
+    """One page: the report of a command, and what only pages show.
 
     `clusters` are the registered ones, each with why it could not be read, "" if it was. `places` are
     those of the differences of packages in `diffs`.
     """
 
     kind: ReportKind
-    instance: str
-    summary: str
-    checksum: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    needs: tuple[Need, ...] = ()
-    losses: tuple[str, ...] = ()
-    judgements: tuple[str, ...] = ()
-    risks: Mapping[str, int] = field(default_factory=dict)
-    causes: tuple[ChangeCause, ...] = ()
+    report: Report
     packages: tuple[PageRow, ...] = ()
     diffs: tuple[PackageDiff, ...] = ()
     places: Mapping[PackageKey, int] = field(default_factory=dict)
-    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-    refusals: tuple[Refusal, ...] = ()
-    rollouts: tuple[Rollout, ...] = ()
-    lock: tuple[str, ...] = ()
-    notes: tuple[Text, ...] = ()
-    failed: tuple[tuple[str, Text], ...] = ()
-    effects: tuple[str, ...] = ()
     source: ReportSource | None = None
     clusters: Mapping[str, str] = field(default_factory=dict)
 
@@ -154,47 +142,83 @@ class Page(Struct, frozen=True):
 # The page
 
 _CODE = re.compile(r"`([^`]+)`")
+_MOST_PINS = 200
 _MOST_CAUSES = 500
 """Causes and effects that the summary lists; more of them are counted, and every package is in the table."""
 
 
-def html_page(report: Page, redactor: Redactor) -> str:
+def html_page(page: Page, redactor: Redactor) -> str:
     """Return the page. Deterministic: the same report gives the same bytes.
 
     Every text is escaped where it enters the page: in the template by autoescape, in the data as JSON. Only
     the page's own script and style run, which the policy in its head names by their digests.
     """
+    report, instance = page.report, page.report.names.instance
     script, style = load_template("report.js"), load_template("report.css")
-    phases = Counter(package.phase for package in report.packages if package.phase)
+    phases = Counter(package.phase for package in page.packages if package.phase)
+    lines = [*outcome_lines(report.outcome)] if report.outcome else []
+    effects = lines[:-1]
+    if isinstance(report, CheckReport) and not report.comparison.deep:
+        effects = [join_texts(" ", (v.fate, str(v.key), v.message)) for v in report.comparison.variants]
     return (
         _environment(redactor)
         .get_template("report.html")
         .render(
+            page=page,
             report=report,
-            title=f"{report.kind} of {report.instance}" if report.instance else str(report.kind),
+            title=f"{page.kind} of {instance}" if instance else str(page.kind),
             policy=_policy(script, style),
             script=Markup(script),  # noqa: S704 - a file of this program
             style=Markup(style),  # noqa: S704 - the same
-            data=Markup(script_json(data_value(report, redactor))),  # noqa: S704 - escaped as JSON
+            data=Markup(script_json(data_value(page, redactor))),  # noqa: S704 - escaped as JSON
             phases={str(phase): phases[phase] for phase in Phase if phases[phase]},
-            diff_rows=partial(_diff_rows, report),
+            summary=compared_summary(report)
+            if isinstance(report, CheckReport)
+            else " ".join([*lines[-1:], report.sentence]),
+            ops={op: count for op, count in report.ops.items() if op != Op.KEEP},
+            losses=loss_texts(report.losses),
+            judgements=judgement_texts(report.judgements),
+            rollouts=moving_rollouts(report.rollouts),
+            diff_rows=partial(_diff_rows, page),
             causes=list(enumerate(report.causes[:_MOST_CAUSES])),
             more_causes=len(report.causes[_MOST_CAUSES:]),
-            effects=report.effects[:_MOST_CAUSES],
-            more_effects=len(report.effects[_MOST_CAUSES:]),
-            problems={head: group_problems(problems) for head, problems in report.problems.items()},
-            alarming=ALARMING,
-            sets=sorted({package.set for package in report.packages if package.set}),
+            lock=[*_lock_lines(report)],
+            failed=list(failures(report.outcome)) if report.outcome else (),
+            effects=effects[:_MOST_CAUSES],
+            all_effects=len(effects),
+            problems=_problems(report),
+            sets=sorted({package.set for package in page.packages if package.set}),
         )
     )
 
 
-def _diff_rows(report: Page, cause: ChangeCause) -> Iterator[tuple[str, int, list[str]]]:
+def _lock_lines(report: Report) -> Iterator[str]:
+    if isinstance(report, CheckReport):
+        yield from map(pin_line, report.comparison.pins[:_MOST_PINS])
+    yield from map(move_text, report.moves)
+    yield from proposal_lines(report.lock)
+
+
+def _problems(report: Report) -> list[tuple[str, bool, int, list[ProblemGroup]]]:
+    """Return lists of problems: the head, whether they are news, how many there are, and their groups."""
+    lists = [("Problems", True, report.problems)]
+    if isinstance(report, CheckReport):
+        comparison = report.comparison
+        lists = [
+            ("New problems", True, report.problems),
+            ("Not read", False, comparison.unread),
+            ("Fixed problems", False, comparison.fixed),
+            ("Problems that were there before", False, comparison.old),
+        ]
+    return [(head, is_new, len(problems), group_problems(problems)) for head, is_new, problems in lists]
+
+
+def _diff_rows(page: Page, cause: ChangeCause) -> Iterator[tuple[str, int, list[str]]]:
     """Yield the text, the place and the risks of each difference of a cause."""
     for diff in cause.diffs:
         first = diff.changes[0]
-        place = report.places.get(first.package, -1)
-        files = report.diffs[place].files if place >= 0 else ()
+        place = page.places.get(first.package, -1)
+        files = page.diffs[place].files if place >= 0 else ()
         size = impact_text(diff.impact) if diff.impact else _size(files) if files else ""
         count = f"{len(diff.changes)} x " if len(cause.diffs) > 1 else ""
         text = ": ".join(filter(None, (f"{count}{diff.names if cause.is_folded else ''}", size)))
@@ -275,14 +299,14 @@ def shown_lines(text: str) -> str:
     return "\n".join("\t".join(map(terminal, line.split("\t"))) for line in text.split("\n"))
 
 
-def data_value(report: Page, redactor: Redactor) -> dict[str, Any]:
-    """Return the data of a report as a JSON value: texts, lists of numbers, and what refers to them."""
+def data_value(page: Page, redactor: Redactor) -> dict[str, Any]:
+    """Return the data of a page as a JSON value: texts, lists of numbers, and what refers to them."""
     encoder = _Encoder(redactor)
-    packages = [encoder.package(package) for package in report.packages]
-    diffs = [encoder.diff(diff) for diff in report.diffs]
+    packages = [encoder.package(package) for package in page.packages]
+    diffs = [encoder.diff(diff) for diff in page.diffs]
     return {
-        "kind": str(report.kind).lower(),
-        "clusters": [list(map(encoder.clean, item)) for item in report.clusters.items()],
+        "kind": str(page.kind).lower(),
+        "clusters": [list(map(encoder.clean, item)) for item in page.clusters.items()],
         "columns": COLUMNS,
         "packages": packages,
         "diffs": diffs,

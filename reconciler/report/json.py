@@ -25,12 +25,13 @@ from reconciler.plan.changes import (
     WriteGroup,
     WriteRemoval,
 )
-from reconciler.plan.compare import Comparison, Targets, VariantDifference
+from reconciler.plan.compare import Targets, VariantDifference
 from reconciler.plan.impact import Impact, Loss, Risk, loss_value
-from reconciler.plan.status import PackageStatus, status_value
+from reconciler.plan.status import PackageStatus, downstream_targets, owner_value, status_value
 from reconciler.render.answers import Answer
 from reconciler.render.update import Conflict
-from reconciler.report.build import judgement_rows
+from reconciler.report.build import package_row
+from reconciler.report.comparison import ordered_differences
 from reconciler.report.conflicts import conflict_value
 from reconciler.report.machine import (
     API_VERSION,
@@ -42,50 +43,41 @@ from reconciler.report.machine import (
 )
 from reconciler.report.report import (
     ApprovableRow,
+    CheckReport,
     DraftOverview,
     HistoryEntry,
     JudgementRow,
-    Names,
     PackageOverview,
     PackageRow,
     Report,
+    StatusRow,
 )
 from reconciler.resolve.rollout_model import GateResult, MemberStatus, Rollout, WaveStatus
 
 
-def plan_sarif(report: Report) -> dict[str, Any]:
-    """Return a SARIF log of what is wrong: problems and refusals as errors, blocked packages as warnings."""
-    changes = [(row.name, row.change) for row in report.packages]
+def report_sarif(report: Report) -> dict[str, Any]:
+    """Return a SARIF log: problems and refusals are errors, packages that wait or are blocked warnings.
+
+    Of a proposed change, what could not be read is a warning, and a problem that was there before a note.
+    """
     results = [
-        *_wrong(report.problems, report.refusals),
+        *problem_results("error", report.problems),
+        *(sarif_result("error", r.reason, sentence(r.message, r.hint), None) for r in report.refusals),
         *(
             sarif_result("warning", c.reason, sentence(f"{name}: {c.detail or c.op}", ""), c.location)
-            for name, c in changes
+            for name, c in ((row.name, row.change) for row in report.packages)
             if c.op is Op.BLOCK or c.waits
         ),
-        *_judged(change for _, change in changes),
-        *_silent(report.judgements),
     ]
-    return sarif_log(results)
-
-
-def comparison_sarif(comparison: Comparison) -> dict[str, Any]:
-    """Return a SARIF log of a proposed change: what it brings as errors, what was there as notes.
-
-    What could not be read is a warning. Refusals that are problems by settings are listed as those alone.
-    """
-    is_listed = any(problem.reason == Reason.WOULD_BE_REFUSED for problem in comparison.new)
-    others = (*problem_results("warning", comparison.unread), *problem_results("note", comparison.old))
-    wrong = (*_wrong(comparison.new, comparison.refusals), *_judged(comparison.judged, is_listed=is_listed))
-    silent = _silent(judgement_rows((), Names(), comparison.unjudged))
-    log = sarif_log([*wrong, *silent, *others])
+    if not isinstance(report, CheckReport):
+        return sarif_log([*results, *_judged(r.change for r in report.packages), *_silent(report.judgements)])
+    comparison = report.comparison
+    is_listed = any(problem.reason == Reason.WOULD_BE_REFUSED for problem in report.problems)
+    results += [*_judged(comparison.judged, is_listed=is_listed), *_silent(report.judgements)]
+    results += (*problem_results("warning", comparison.unread), *problem_results("note", comparison.old))
+    log = sarif_log(results)
     log["runs"][0]["properties"] = {"base": str(comparison.base), "head": str(comparison.head)}
     return log
-
-
-def _wrong(problems: Iterable[Problem], refusals: Iterable[Refusal]) -> Iterator[dict[str, Any]]:
-    yield from problem_results("error", problems)
-    yield from (sarif_result("error", r.reason, sentence(r.message, r.hint), None) for r in refusals)
 
 
 def _judged(changes: Iterable[Change], *, is_listed: bool = False) -> Iterator[dict[str, Any]]:
@@ -112,6 +104,8 @@ def _silent(rows: Iterable[JudgementRow]) -> Iterator[dict[str, Any]]:
 
 def report_value(report: Report) -> dict[str, Any]:
     """Return a report as a JSON value; every exit class is listed. Equal plans have equal values."""
+    if isinstance(report, CheckReport):
+        return {"apiVersion": API_VERSION, "kind": "Comparison", **wire(report)}
     outcome = report.outcome
     return {
         "apiVersion": API_VERSION,
@@ -159,6 +153,35 @@ def columns_of(of_type: type) -> Mapping[str, str]:
     return {name or to_camel(field.removeprefix("is_")): field for name, _, field in names}
 
 
+def _compared(report: CheckReport) -> dict[str, object]:
+    """Return how deep sides were compared, and the packages that differ, each with its row on both."""
+    packages = [
+        {
+            "what": difference.what,
+            "name": report.names.of(difference.change),
+            "before": difference.before and package_row(difference.before, report.names),
+            "after": difference.after and package_row(difference.after, report.names),
+        }
+        for difference in ordered_differences(report.comparison)
+    ]
+    return {"level": "fleet" if report.comparison.deep else "manifests", "packages": packages}
+
+
+def _status_row(row: StatusRow) -> dict[str, object]:
+    """Return the columns of a row of the status; those of a package are absent without it."""
+    owner, package = owner_value(row.owner), row.package
+    if package is None:
+        return owner
+    value = {**status_value(package), "repository": row.repository}
+    if row.owner.cluster:
+        owner |= {"cluster": row.owner.cluster, "status": row.owner.details}
+        return {**dict(sorted(owner.items())), "package": value, "summary": row.summary}
+    owner |= {"package": value, "downstreamTargets": downstream_targets(package)}
+    notes = {name: getattr(row.change, name, ()) for name in ("subpackages", "warnings")}
+    # YAML has this order.
+    return {**dict(sorted(owner.items())), "summary": row.summary, **notes}
+
+
 _PLAIN: Final = frozenset({str, int, bool, float})
 _OF_CHANGE = (
     "before=change.before after=change.tree op=change.op message=change.detail pending=change.pending"
@@ -167,6 +190,10 @@ _OF_WRITE = "ref expect onto time"
 _ROWS: Final[Mapping[type, str]] = {
     Report: "instance=names.instance shards checksum empty summary=ops changes=packages needs losses "
     "judgements approvable problems refusals notes lock rollouts moves",
+    CheckReport: "sentence empty losses judgements counts=ops problems refusals base=comparison.base "
+    "head=comparison.head complete=comparison.is_complete variants=comparison.variants "
+    "targets=comparison.targets pins=comparison.pins existingProblems=comparison.old "
+    "fixedProblems=comparison.fixed notRead=comparison.unread",
     PackageRow: f"{_OF_CHANGE} waits=change.waits name reason status risks repository=change.repository "
     "package=change.package variant=change.variant location=change.location group=change.group "
     "ready=change.ready unready=change.unready warnings=change.warnings writes=change.writes "
@@ -197,10 +224,11 @@ _ROWS: Final[Mapping[type, str]] = {
     WriteRemoval: f"{_OF_WRITE} path",
     MoveRef: "ref expect to",
     StartBranch: "ref expect to=oid",
-    **dict.fromkeys((Problem, Loss, PackageStatus, Conflict), ""),
+    **dict.fromkeys((Problem, Loss, PackageStatus, StatusRow, Conflict), ""),
 }
 """The columns of types that are not written whole, as `NAME=FIELD`, or the field where both are one."""
 COMPUTED: Final[Mapping[type, Callable[[Any], Mapping[str, object]]]] = {
+    CheckReport: _compared,
     PackageRow: lambda row: {"upstream": {"from": row.change.upstream_from, "to": row.change.upstream_to}},
     Rollout: lambda r: {
         "held": [{**key._asdict(), "message": why} for key, why in sorted(r.staying.items())]
@@ -213,6 +241,7 @@ COMPUTED: Final[Mapping[type, Callable[[Any], Mapping[str, object]]]] = {
     Problem: problem_value,
     Loss: loss_value,
     PackageStatus: status_value,
+    StatusRow: _status_row,
     Conflict: conflict_value,
 }
 """Further fields of a type in JSON, computed from its value."""

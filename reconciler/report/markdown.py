@@ -20,7 +20,6 @@ from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
-from reconciler.plan.compare import Comparison
 from reconciler.plan.compose import asked_text
 from reconciler.plan.impact import all_losses
 from reconciler.plan.proposals import IndexProposal
@@ -48,7 +47,7 @@ from reconciler.report.build import (
     since_text,
     upstream_text,
 )
-from reconciler.report.comparison import compared_text, problem_sentence, rows, sentence
+from reconciler.report.comparison import compared_text, problem_sentence, rows
 from reconciler.report.conflicts import (
     MOST_CONFLICTS,
     answer_commands,
@@ -57,7 +56,7 @@ from reconciler.report.conflicts import (
     conflict_blocks,
 )
 from reconciler.report.diff import MOST_FILES, MOST_TEXT, FileChange
-from reconciler.report.report import Names, Report, UpstreamChange
+from reconciler.report.report import CheckReport, Names, Report, UpstreamChange
 from reconciler.report.text import outcome_lines, proposal_lines
 
 ROWS = 1000
@@ -116,29 +115,24 @@ def fatal_markdown(title: str, texts: Sequence[tuple[str, Text]]) -> str:
     return fill("fatal.md", title=title, texts=texts)
 
 
-def comparison_markdown(
-    comparison: Comparison, names: Names, *, title: str = "Check", difference: str = ""
-) -> str:
+def comparison_markdown(report: CheckReport, *, title: str = "Check", difference: str = "") -> str:
     """Return what merging a change would do as a job summary; the difference first, old problems last.
 
     The `difference` of files, as a patch, is folded.
     """
-    table = rows(comparison, names)
+    comparison, table = report.comparison, rows(report)
     return fill(
         "check.md",
         title=title,
-        sentence=sentence(comparison),
-        losses=list(map(_short, loss_texts(comparison.losses))),
-        judgements=list(
-            map(_short, judgement_texts(judgement_rows(comparison.judged, names, comparison.unjudged)))
-        ),
+        report=report,
+        losses=list(map(_short, loss_texts(report.losses))),
+        judgements=list(map(_short, judgement_texts(report.judgements))),
         compared=compared_text(comparison),
         problems=problem_sentence(comparison),
         deep=comparison.deep,
-        new=group_problems(comparison.new),
+        new=group_problems(report.problems),
         old=group_problems(comparison.old)[:ROWS],
         unread=group_problems(comparison.unread)[:ROWS],
-        refusals=comparison.refusals,
         rows=[{**row, "detail": row["detail"][:LONGEST]} for row in table[:ROWS]],
         hidden=max(0, len(table) - ROWS),
         difference=difference,

@@ -1,7 +1,6 @@
 """The values that reports are made of: what every form prints, computed once. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -10,15 +9,17 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from reconciler.admission.judgement import AdmissionVerdict
+from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.text import Text, plural, some
+from reconciler.base.text import Text, iso_time, plural, some
 from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, LockProposal, Op, Outcome, Refusal
+from reconciler.plan.compare import Comparison
 from reconciler.plan.impact import Impact, Loss, Risk
-from reconciler.plan.status import PackageStatus
+from reconciler.plan.status import OwnerStatus, PackageStatus
 from reconciler.resolve.rollout_model import Rollout
 
 
@@ -197,6 +198,81 @@ class DraftOverview(PackageOverview, frozen=True):
     replaces: Literal["", "ours", "others"] = ""
 
 
+class StatusRow(Struct, frozen=True):
+    """A row of `status`: an owner with its package, or a package of a cluster."""
+
+    owner: OwnerStatus
+    package: PackageStatus | None = None
+    """State of its package; of a package of a cluster mostly that of the package which delivers it."""
+    summary: PackageOverview = PackageOverview()
+    repository: str = ""
+    """The Repository as people name it."""
+    change: Change | None = None
+
+    @property
+    def name(self) -> str:
+        """`NAMESPACE/NAME` of the owner; a package of a cluster has the cluster before it."""
+        return "/".join(filter(None, (self.owner.cluster, *self.owner.key)))
+
+    @property
+    def package_name(self) -> str:
+        """`REPOSITORY/PACKAGE`, or the name of the owner where it has no package."""
+        return f"{self.repository}/{self.package.name}" if self.package and self.repository else self.name
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the owner is a PackageVariantSet."""
+        return self.owner.kind == "PackageVariantSet"
+
+    @property
+    def is_variant(self) -> bool:
+        """Whether the owner is a PackageVariant."""
+        return self.owner.kind == "PackageVariant"
+
+    @property
+    def set_names(self) -> set[str]:
+        """The names of its set, with and without the namespace; a set has its own."""
+        name = self.name if self.is_set else self.summary.set
+        return {name, name.partition("/")[2]} - {""}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the owner, of its package, and of its set."""
+        return {self.name, self.package_name, *self.set_names}
+
+    @property
+    def phase(self) -> Phase | None:
+        """The state of its package; of an owner without one whether it is stalled."""
+        return self.package.phase if self.package else Phase.STALLED if self.is_stalled else None
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the manifest of the owner is wrong."""
+        return self.condition("Stalled").status == "True"
+
+    def condition(self, kind: str) -> Condition:
+        """Return the condition of a type, an empty one if there is none."""
+        return next((c for c in self.owner.conditions if c.type == kind), _NO_CONDITION)
+
+    @property
+    def decisive(self) -> Condition:
+        """The condition that tells most about the owner."""
+        return self.condition("Stalled" if self.is_stalled else "Ready")
+
+    @property
+    def reason(self) -> str:
+        """The reason of its package, else that of the owner."""
+        return (self.package and self.package.reason) or self.decisive.reason
+
+    @property
+    def message(self) -> Text:
+        """The message of its package, else that of the owner."""
+        return (self.package and self.package.message) or self.decisive.message
+
+
+_NO_CONDITION = Condition(type="", status="Unknown")
+
+
 class ProblemGroup(NamedTuple):
     """Problems of one cause, or a single problem, which alone has a location and a stalled owner.
 
@@ -268,7 +344,7 @@ class HistoryEntry(NamedTuple):
     @property
     def date(self) -> str | None:
         """The time as ISO 8601, None if unknown."""
-        return datetime.fromtimestamp(self.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.time else None
+        return iso_time(self.time)
 
     @property
     def risks(self) -> tuple[Risk, ...]:
@@ -310,39 +386,40 @@ class ApprovableRow(Struct, frozen=True):
     objection: str
 
 
-class Report(Struct, frozen=True, dict=True):
+class Report(Struct, frozen=True, dict=True, kw_only=True):
     """A plan, or with its outcome what became of it, as every form prints it (D39).
 
     What a form does not print is not made: `fold` makes the causes.
     """
 
-    names: Names
-    checksum: str
-    empty: bool
+    names: Names = Names()
+    checksum: str = ""
+    empty: bool = False
     """Whether applying writes nothing but what it observed."""
     sentence: str
     """The counts in one line, without the checksum."""
-    ops: Mapping[Op, int]
-    losses: tuple[Loss, ...]
-    judgements: tuple[JudgementRow, ...]
+    ops: Mapping[str, int] = {}
+    """How many packages see each operation."""
+    losses: tuple[Loss, ...] = ()
+    judgements: tuple[JudgementRow, ...] = ()
     """Answers of clusters to proposals, the worst first."""
-    risks: Mapping[str, int]
+    risks: Mapping[str, int] = {}
     """How many packages each class of risk is about, the worst class first."""
-    needs: tuple[Need, ...]
-    fold: Callable[[], Sequence[ChangeCause]]
-    packages: tuple[PackageRow, ...]
+    needs: tuple[Need, ...] = ()
+    fold: Callable[[], Sequence[ChangeCause]] = tuple
+    packages: tuple[PackageRow, ...] = ()
     """Every package, by worst risk and operation."""
-    approvable: tuple[ApprovableRow, ...]
-    problems: tuple[Problem, ...]
-    refusals: tuple[Refusal, ...]
-    notes: tuple[Text, ...]
-    lock: LockProposal | None
-    rollouts: tuple[Rollout, ...]
-    moves: "tuple[VersionChange, ...]"
+    approvable: tuple[ApprovableRow, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    notes: tuple[Text, ...] = ()
+    lock: LockProposal | None = None
+    rollouts: tuple[Rollout, ...] = ()
+    moves: "tuple[VersionChange, ...]" = ()
     """New decisions of locks, dangerous ones first."""
-    outcome: Outcome | None
-    exits: frozenset[Exit]
-    exit_code: Exit
+    outcome: Outcome | None = None
+    exits: frozenset[Exit] = frozenset()
+    exit_code: Exit = Exit.DONE
 
     @property
     def shards(self) -> tuple[str, ...]:
@@ -363,3 +440,12 @@ class Report(Struct, frozen=True, dict=True):
     def dangers(self) -> tuple[VersionChange, ...]:
         """Changes of locks that take something from clusters."""
         return tuple(move for move in self.moves if move.op.is_dangerous)
+
+
+class CheckReport(Report, frozen=True, dict=True, kw_only=True):
+    """Effect of merging a change; the problems are those that it brings.
+
+    Where no package was compared, `ops` are what happens to how many variants.
+    """
+
+    comparison: Comparison

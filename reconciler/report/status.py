@@ -3,20 +3,18 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import orjson
 
 from reconciler.base.reasons import Phase, Reason
-from reconciler.base.text import age_text, json_text, plural, terminal
-from reconciler.plan.changes import SubpackageNote
+from reconciler.base.text import date_text, json_text, plural, terminal
 from reconciler.report.build import ANSWER, MENDING, MOST_ROWS
 from reconciler.report.console import Color, Paint, indented, plain, table_rows
+from reconciler.report.report import StatusRow
 
-Owner = Mapping[str, Any]
 HEADS = ("PACKAGE", "CLUSTER", "MAIN", "REVIEW", "STATE", "SINCE", "PULL REQUEST", "WAITING FOR")
 WIDE_HEADS = (*HEADS[:-1], "OWNER", "SET", "STALLED", "READY", "REASON", "WAITING FOR", "MESSAGE")
 _SAID = frozenset({Reason.AWAITING_WAVE.facts.waits_for, ANSWER})
@@ -51,20 +49,17 @@ class StatusFilter(NamedTuple):
         name = self.names[0] if len(self.names) == 1 and not any(self[1:]) else ""
         return name if "/" in name and not {*"*?["} & {*name} else ""
 
-    def select(self, owners: Iterable[Owner]) -> list[Owner]:
-        """Return the owners that match, in their order."""
-        return [owner for owner in owners if self._matches(owner)]
+    def select(self, rows: Iterable[StatusRow]) -> list[StatusRow]:
+        """Return the rows that match, in their order."""
+        return [row for row in rows if self._matches(row)]
 
-    def _matches(self, owner: Owner) -> bool:
-        package = owner.get("package") or {}
-        labels = owner.get("labels") or {}
-        label_terms = {*labels, *(f"{key}={value}" for key, value in labels.items())}
+    def _matches(self, row: StatusRow) -> bool:
         return (
-            _any(self.names, owner_names(owner))
-            and _any(self.sets, set_names(owner))
-            and set(self.labels) <= label_terms
-            and (not self.states or package.get("phase") in self.states)
-            and _any(self.repositories, {package.get("repository", "")})
+            _any(self.names, row.names)
+            and _any(self.sets, row.set_names)
+            and set(self.labels) <= label_terms(row)
+            and (not self.states or (row.package is not None and row.package.phase in self.states))
+            and _any(self.repositories, [row.repository])
         )
 
 
@@ -72,54 +67,35 @@ def _any(patterns: Sequence[str], names: Iterable[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for name in names if name for pattern in patterns)
 
 
-def owner_names(owner: Owner) -> set[str]:
-    """Return the names of an owner: its own, that of its package, and those of its set."""
-    return {owner_name(owner), package_name(owner), *set_names(owner)}
+def label_terms(row: StatusRow) -> set[str]:
+    """Return the labels of an owner as `KEY` and as `KEY=VALUE`."""
+    labels = row.owner.labels or {}
+    return {*labels, *(f"{key}={value}" for key, value in labels.items())}
 
 
-def set_names(owner: Owner) -> set[str]:
-    """Return the names of an owner's set, with and without its namespace; a set has its own."""
-    is_set = owner.get("kind") == "PackageVariantSet"
-    name = owner_name(owner) if is_set else (owner.get("summary") or {}).get("set", "")
-    return {name, name.partition("/")[2]} - {""}
+def sort_rows(rows: Iterable[StatusRow], key: str) -> list[StatusRow]:
+    """Return the rows by a key of SORT_KEYS; those with equal keys by name, those without one last."""
+
+    def order(row: StatusRow) -> tuple[object, ...]:
+        package = row.package
+        values: dict[str, object] = {
+            "since": package and package.since,
+            "state": package and URGENCY.index(package.phase) + 1,
+        }
+        value = values.get(key, getattr(row.summary, key, "")) or ""
+        return value == "", value, row.package_name, row.name
+
+    return sorted(rows, key=order)
 
 
-def owner_name(owner: Owner) -> str:
-    """Return `NAMESPACE/NAME`; a package of a cluster has the cluster before it."""
-    parts = (owner.get("cluster"), owner.get("namespace"), owner.get("name"))
-    return "/".join(part for part in parts if part)
-
-
-def package_name(owner: Owner) -> str:
-    """Return `REPOSITORY/PACKAGE`, or the name of the owner where it has no package."""
-    package = owner.get("package") or {}
-    return f"{package['repository']}/{package['name']}" if package.get("repository") else owner_name(owner)
-
-
-def sort_owners(owners: Iterable[Owner], key: str) -> list[Owner]:
-    """Return the owners by a key of SORT_KEYS; those with equal keys by name, those without one last."""
-
-    def order(owner: Owner) -> tuple[object, ...]:
-        package, summary = owner.get("package") or {}, owner.get("summary") or {}
-        urgency = URGENCY.index(Phase(package["phase"])) + 1 if package else ""
-        values = {"since": package.get("since"), "state": urgency, "name": ""}
-        value = values.get(key, summary.get(key)) or ""
-        return value == "", value, package_name(owner), owner_name(owner)
-
-    return sorted(owners, key=order)
-
-
-def status_summary(owners: Iterable[Owner]) -> str:
+def status_summary(rows: Iterable[StatusRow]) -> str:
     """Return how many packages are in each state, the most urgent first; "" without any."""
-    phases = Counter(
-        (owner.get("package") or {}).get("phase") or (Phase.STALLED if _stalls(owner) else "")
-        for owner in owners
-    )
+    phases = Counter(row.phase for row in rows)
     return ", ".join(f"{phases[phase]} {phase}" for phase in URGENCY if phases[phase])
 
 
 def status_lines(
-    owners: Sequence[Owner],
+    rows: Sequence[StatusRow],
     *,
     wide: bool = False,
     folds: bool = False,
@@ -133,109 +109,95 @@ def status_lines(
     Where it folds, more than a few packages that differ in their names only share a row. With a clock
     (`now`) it has ages instead of dates. A message that the text of `problems` has is left out.
     """
-    listed = [owner for owner in owners if wide or owner.get("kind") != "PackageVariantSet" or _stalls(owner)]
+    listed = [row for row in rows if wide or not row.is_set or row.is_stalled]
     if not listed:
-        yield "No package is there." if not owners else "No set is stalled, and no package is there."
+        yield "No package is there." if not rows else "No set is stalled, and no package is there."
         return
-    rows = [row(owner, wide=wide, now=now, problems=problems) for owner in listed]
+    cells = [row_cells(row, wide=wide, now=now, problems=problems) for row in listed]
     if folds and not wide:
-        rows, listed = _folded(rows, listed)
+        cells, listed = _folded(cells, listed)
     heads = WIDE_HEADS if wide else HEADS
-    table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *rows]
-    has_names = all(cells[1] in ("", cells[0].partition("/")[0]) for cells in rows)  # of its repositories
+    table = [tuple("AGE" if now and head == "SINCE" else head for head in heads), *cells]
+    has_names = all(line[1] in ("", line[0].partition("/")[0]) for line in cells)  # of its repositories
     if width and not wide and _is_too_wide(table, width) and has_names:
-        table = [(*cells[:1], *cells[2:]) for cells in table]
+        table = [(*line[:1], *line[2:]) for line in table]
     if width and not wide and _is_too_wide(table, width):
         columns = zip(*table, strict=True)  # the last one is free text
         filled = [column for column in columns if any(column[1:]) or column[0] == HEADS[-1]]
         table = list(zip(*filled, strict=True))
     head, *lines = table_rows(table[0], table[1:], width)
     yield from (paint(line, Color.BOLD) for line in head)
-    for owner, row_lines in zip(listed, lines, strict=True):
-        phase = (owner.get("package") or {}).get("phase", "")
-        color = _COLORS.get(phase)
+    for row, row_lines in zip(listed, lines, strict=True):
+        phase = row.package.phase if row.package else None
+        color = _COLORS.get(phase) if phase else None
         for line in row_lines:
-            yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if color else line
-        for note in owner.get("subpackages", ()):
-            yield from indented(terminal(SubpackageNote(**note).text), width)
+            yield line.replace(f"  {phase} ", f"  {paint(phase, color)} ", 1) if phase and color else line
+        for note in row.change.subpackages if row.change else ():
+            yield from indented(terminal(note.text), width)
 
 
 def _folded(
-    rows: Sequence[tuple[str, ...]], owners: Sequence[Owner]
-) -> tuple[list[tuple[str, ...]], list[Owner]]:
-    """Return the rows with those that are alike in one, at the place of the first, and their first owners."""
+    cells: Sequence[tuple[str, ...]], rows: Sequence[StatusRow]
+) -> tuple[list[tuple[str, ...]], list[StatusRow]]:
+    """Return the lines with those that are alike in one, at the place of the first, and their first rows."""
     groups: dict[tuple[str, ...], list[int]] = {}
-    for place, cells in enumerate(rows):
-        name = cells[0].rpartition("/")[2]
-        key = (cells[0],) if owners[place].get("subpackages") else (name, *cells[2:6], cells[7])
+    for place, line in enumerate(cells):
+        name = line[0].rpartition("/")[2]
+        change = rows[place].change
+        key = (line[0],) if change and change.subpackages else (name, *line[2:6], line[7])
         groups.setdefault(key, []).append(place)
     folded: dict[int, tuple[str, ...]] = {}
     for places in groups.values():
-        most = 1 if rows[places[0]][4] == Phase.HELD_BACK else MOST_ROWS
+        most = 1 if cells[places[0]][4] == Phase.HELD_BACK else MOST_ROWS
         if len(places) <= most:
-            folded |= {place: rows[place] for place in places}
+            folded |= {place: cells[place] for place in places}
             continue
-        cells, numbers = rows[places[0]], {rows[place][6] for place in places} - {""}
+        line, numbers = cells[places[0]], {cells[place][6] for place in places} - {""}
         pulls = plural(len(numbers), "pull request") if numbers else ""
-        name = f"{cells[0]} and {len(places) - 1} more"
-        folded[places[0]] = (name, *cells[1:6], pulls, cells[7])
-    return [folded[place] for place in sorted(folded)], [owners[place] for place in sorted(folded)]
+        name = f"{line[0]} and {len(places) - 1} more"
+        folded[places[0]] = (name, *line[1:6], pulls, line[7])
+    return [folded[place] for place in sorted(folded)], [rows[place] for place in sorted(folded)]
 
 
 def _is_too_wide(table: Sequence[Sequence[str]], width: int) -> bool:
     return sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > width
 
 
-def row(owner: Owner, *, wide: bool = False, now: float = 0, problems: str = "") -> tuple[str, ...]:
-    """Return the cells of an owner, with a date, or with a clock an age."""
-    package, summary = owner.get("package") or {}, owner.get("summary") or {}
-    stalled, ready = condition(owner, "Stalled"), condition(owner, "Ready")
-    decisive = stalled if stalled.get("status") == "True" else ready
-    reason = package.get("reason") or decisive.get("reason", "")
-    message = package.get("message") or decisive.get("message", "")
-    pull = package.get("pullRequest") or {}
+def row_cells(row: StatusRow, *, wide: bool = False, now: float = 0, problems: str = "") -> tuple[str, ...]:
+    """Return the cells of a row, with a date, or with a clock an age."""
+    package, summary = row.package, row.summary
+    since, number, url = (package.since, package.pull, package.url) if package else (0, 0, "")
     first = (
-        package_name(owner),
-        summary.get("cluster") or owner.get("cluster") or "",
-        summary.get("main", ""),
-        summary.get("review", ""),
-        package.get("phase", "") or ("stalled" if _stalls(owner) else ""),
-        since_cell(package.get("since"), now),
-        pull.get("url") or (f"{package.get('repository')}#{pull['number']}" if pull else ""),
+        row.package_name,
+        summary.cluster or row.owner.cluster,
+        summary.main,
+        summary.review,
+        row.phase or "",
+        date_text(since, now),
+        url or (f"{row.repository}#{number}" if number else ""),
     )
-    waiting = summary.get("waitingFor", "")
-    more: tuple[str, ...]
+    message, waiting = str(row.message), summary.waiting_for
     if wide:
-        name, states = f"{owner.get('kind') or 'package'} {owner_name(owner)}", (stalled, ready)
-        more = (name, summary.get("set", ""), *(state.get("status", "") for state in states), reason, waiting)
-        more = (*more, message)
+        name, states = f"{row.owner.kind} {row.name}", map(row.condition, ("Stalled", "Ready"))
+        more = (
+            name,
+            summary.set,
+            *(c.status if c.type else "" for c in states),
+            row.reason,
+            waiting,
+            message,
+        )
     else:
-        is_unready = not package and ready.get("status") == "False"
-        needs_message = _stalls(owner) or is_unready or (waiting and package.get("message"))
+        is_unready = package is None and row.condition("Ready").status == "False"
+        needs_message = row.is_stalled or is_unready or (waiting and package and package.message)
         if needs_message and message and message in problems:
             message, waiting = "", waiting or MENDING
         waiting = "" if message and waiting in _SAID else waiting
         more = (": ".join(part for part in (waiting, message if needs_message else "") if part),)
-    return tuple(terminal(str(cell)) for cell in (*first, *more))
+    return tuple(terminal(cell) for cell in (*first, *more))
 
 
-def since_cell(since: str | None, now: float) -> str:
-    """Return the date of a time, or with a clock its age; "" without one."""
-    return (
-        age_text(int(datetime.fromisoformat(since).timestamp()), now) if since and now else (since or "")[:10]
-    )
-
-
-def _stalls(owner: Owner) -> bool:
-    return condition(owner, "Stalled").get("status") == "True"
-
-
-def condition(owner: Owner, kind: str) -> Mapping[str, Any]:
-    """Return the condition of a type, empty if there is none."""
-    return next((c for c in owner.get("conditions", ()) if c.get("type") == kind), {})
-
-
-def status_csv(owners: Iterable[Owner]) -> str:
+def status_csv(rows: Iterable[StatusRow]) -> str:
     """Return the wide table as CSV with a heading, for spreadsheets.
 
     A cell that a spreadsheet would compute starts with an apostrophe.
@@ -243,14 +205,13 @@ def status_csv(owners: Iterable[Owner]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([head.lower() for head in WIDE_HEADS])
-    for owner in owners:
-        writer.writerow(
-            f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in row(owner, wide=True)
-        )
+    for row in rows:
+        cells = row_cells(row, wide=True)
+        writer.writerow(f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in cells)
     return text.getvalue()
 
 
-def status_json_lines(owners: Iterable[Any]) -> str:
-    """Return each owner as one line of JSON."""
-    lines = (orjson.dumps(owner, option=orjson.OPT_SORT_KEYS).decode() for owner in owners)
+def status_json_lines(values: Iterable[Any]) -> str:
+    """Return each value as one line of JSON."""
+    lines = (orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode() for value in values)
     return "".join(f"{json_text(line)}\n" for line in lines)

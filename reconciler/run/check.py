@@ -34,7 +34,8 @@ from reconciler.read.governance import (
     repository_check,
 )
 from reconciler.read.inventory import read_inventory
-from reconciler.report.report import Names
+from reconciler.report.comparison import comparison_report
+from reconciler.report.report import CheckReport, Names
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, RunInputs, plan_fleet, with_former_variants
 
@@ -66,6 +67,11 @@ class CheckResult(Struct, frozen=True):
     control: Mirror | None = None
     trusted: Policy | None = None
     proposed: PlannedRun | None = None
+
+    @property
+    def report(self) -> CheckReport:
+        """The report of the comparison."""
+        return comparison_report(self.comparison, self.names, self.notes)
 
 
 def check_proposal(

@@ -1,16 +1,14 @@
 """Runs that only report: the status of every package, one of them explained, and the kinds of snapshots."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
-import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.admission.cluster import DECIDING, NAMESPACE, UNASKED, Cluster
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import known_bases, local_origins
-from reconciler.base.errors import Exit, UnavailableError
+from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.model.cluster import ClusterInputs
@@ -24,46 +22,35 @@ from reconciler.names.ids import GroupKind, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.build import find_unread
-from reconciler.plan.changes import Change, Op, exits_of
+from reconciler.plan.changes import Change, Op, Outcome
 from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
-from reconciler.plan.package_status import status_entries
-from reconciler.plan.status import PackageStatus, current_status, current_statuses, status_value
+from reconciler.plan.package_status import read_packages
+from reconciler.plan.status import OwnerStatus, PackageStatus, current_owners, current_statuses
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
 from reconciler.render.delivery import generated_versions
 from reconciler.render.injection import needed_kinds
-from reconciler.report.build import MENDING, find_needs, package_overviews, tell, version_label
+from reconciler.report.build import MENDING, build_report, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
-from reconciler.report.json import wire
-from reconciler.report.report import HistoryEntry, Need, PackageOverview
+from reconciler.report.report import HistoryEntry, PackageOverview, Report, StatusRow
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import package_name
 from reconciler.resolve.resolution import Needs
-from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, RunInputs, opened_pipelines, plan_run, read_inputs, resolve_inputs
 
-_VARIANT = "PackageVariant"
 _UNRELATED_TO_KINDS = frozenset({Reason.REPOSITORY_UNAVAILABLE, Reason.NO_MATCHING_TARGETS})
 """Problems that are listed as unread repositories, or that the next snapshot ends."""
 
 
 class FleetStatus(Struct, frozen=True):
-    """The status of every owner, sorted by kind and name, with problems, classes of exit and rollouts.
+    """The report of a fleet as it is, with a row for each package and each owner without one."""
 
-    `planned` is the run that it was read in, `standing` the position of the commit that was read. `needs` is
-    what waits for people.
-    """
-
-    owners: list[dict[str, Any]]
     planned: PlannedRun
-    problems: tuple[Problem, ...] = ()
-    exits: frozenset[Exit] = frozenset()
-    rollouts: tuple[Rollout, ...] = ()
-    standing: Standing = Standing()
-    needs: tuple[Need, ...] = ()
+    report: Report
+    rows: list[StatusRow]
 
 
 def read_status(options: RunOptions, about: str = "") -> FleetStatus:
@@ -73,66 +60,52 @@ def read_status(options: RunOptions, about: str = "") -> FleetStatus:
 
 
 def _fleet_status(planned: PlannedRun) -> FleetStatus:
+    return FleetStatus(planned, build_report(planned.plan, planned.names), status_rows(planned))
+
+
+def status_rows(planned: PlannedRun, outcome: Outcome | None = None) -> list[StatusRow]:
+    """Return the rows of the status before any effect of a plan, or after its outcome.
+
+    Packages of clusters are first, then owners, by kind and name.
+    """
     plan, inventory = planned.plan, planned.inputs.inventory
-    statuses = current_statuses(plan)
+    statuses, owners = current_statuses(plan, outcome), current_owners(plan, outcome)
     overviews = package_overviews(plan, statuses)
-    packages: dict[tuple[str, ObjectName], list[PackageStatus]] = {}
+    changes = {change.package: change for change in plan.changes}
+    of_variants = {owner.key: owner for owner in owners if owner.kind == "PackageVariant"}
+    rows: dict[ObjectName, list[StatusRow]] = {}
     for status in statuses:
-        if status.variant is not None:
-            packages.setdefault((_VARIANT, status.variant), []).append(status)
-    files = current_status(plan)
-    values = (orjson.loads(files[path]) for path in sorted(files) if path.startswith("conditions/"))
-    owners: list[dict[str, Any]] = []
+        if (variant := status.variant) is not None:
+            overview = overviews[variant, status.package]
+            label = inventory.label(status.repository) if status.repository is not None else ""
+            change = changes.get(status.package) if status.package else None
+            rows.setdefault(variant, []).append(
+                StatusRow(of_variants[variant], status, overview, label, change)
+            )
     downstreams = plan.context.downstreams if plan.context else {}
     # Of a delivery that moves, the place where it goes comes last.
-    deliveries = {
+    deliveries: dict[str, tuple[PackageStatus, PackageOverview]] = {
         cluster: (status, overviews[status.variant, status.package])
         for status in sorted(statuses, key=lambda status: status.package in downstreams)
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
     on_main = _versions_on_main(planned, statuses)
-    changes = {change.package: change for change in plan.changes}
     undelivered = plan.context.rendered.deliveries.undelivered if plan.context else {}
-    for owner in (entry for value in values for entry in status_entries(value)):
-        key = ObjectName(owner["namespace"], owner["name"])
-        if "cluster" in owner:
-            moving = any(owner["cluster"] in move.clusters for move in plan.version_changes)
+    moving = {cluster for move in plan.version_changes for cluster in move.clusters}
+    listed = []
+    for owner in read_packages(plan.other_status or {}):
+        alone = PackageStatus(Phase.PUBLISHED), PackageOverview()
+        if owner.cluster in moving:
             alone = PackageStatus(Phase.PENDING), PackageOverview(waiting_for="the next apply")
-            locked = alone if moving else (PackageStatus(Phase.PUBLISHED), PackageOverview())
-            if (why := undelivered.get(owner["cluster"])) and owner["cluster"] not in deliveries:
-                nowhere = PackageStatus(Phase.STALLED, message=why)
-                locked = nowhere, PackageOverview(waiting_for=MENDING)
-            delivery, overview = deliveries.get(owner["cluster"], locked)
-            leaves = delivery.package is not None and delivery.package not in downstreams
-            versions = _row_versions(owner, delivery, on_main, leaves=leaves)
-            owners.append(_cluster_row(owner, delivery, overview, versions))
-            continue
-        rows = packages.get((owner["kind"], key), [])
-        owners += [
-            _row(owner, status, overviews[key, status.package], inventory)
-            | _notes(changes.get(status.package) if status.package else None)
-            for status in rows
-        ] or [dict(owner)]
-    standing = inventory.control.standing
-    needs = tuple(find_needs(plan, statuses))
-    return FleetStatus(owners, planned, plan.problems, exits_of(plan), plan.rollouts, standing, needs)
-
-
-def _notes(change: Change | None) -> dict[str, Any]:
-    """Return what a row of the status has of the change of its package."""
-    return {name: wire(getattr(change, name, ())) for name in ("subpackages", "warnings")}
-
-
-def _row(
-    owner: Mapping[str, Any], status: PackageStatus, overview: PackageOverview, inventory: Inventory
-) -> dict[str, Any]:
-    """Return the row of one package of an owner, with its Repository as people name it."""
-    package = status_value(status)
-    if status.repository is not None:
-        package["repository"] = inventory.label(status.repository)
-    downstream = [{"name": status.revision}] if status.revision else []
-    row = {"package": package, "downstreamTargets": downstream, "summary": wire(overview)}
-    return {**owner, **row}
+        if why := undelivered.get(owner.cluster):
+            alone = PackageStatus(Phase.STALLED, message=why), PackageOverview(waiting_for=MENDING)
+        delivery, summary = deliveries.get(owner.cluster, alone)
+        leaves = delivery.package is not None and delivery.package not in downstreams
+        versions = _row_versions(owner, delivery, on_main, leaves=leaves)
+        listed.append(_cluster_row(owner, delivery, summary, versions))
+    for row in map(StatusRow, owners):
+        listed += rows.get(row.owner.key, [row]) if row.is_variant else [row]
+    return listed
 
 
 def _versions_on_main(planned: PlannedRun, statuses: Iterable[PackageStatus]) -> dict[tuple[str, ...], str]:
@@ -159,7 +132,7 @@ def _versions_on_main(planned: PlannedRun, statuses: Iterable[PackageStatus]) ->
 
 
 def _row_versions(
-    owner: Mapping[str, Any],
+    owner: OwnerStatus,
     delivery: PackageStatus,
     on_main: Mapping[tuple[str, ...], str],
     *,
@@ -169,13 +142,13 @@ def _row_versions(
 
     `leaves` is whether the package that delivers it is to be removed.
     """
-    locked = owner["status"]
-    version = locked.get("version") or locked.get("currentIdentifier", "").rpartition(":")[2]
+    locked = owner.details
+    version = str(locked.get("version") or str(locked.get("currentIdentifier", "")).rpartition(":")[2])
     if delivery.phase is Phase.PUBLISHED:
         return version, ""
     if delivery.phase is Phase.STALLED and delivery.package is None:
         return "", ""
-    main = on_main.get((owner["cluster"], owner["kind"], owner["namespace"], owner["name"]), "")
+    main = on_main.get((owner.cluster, owner.kind, *owner.key), "")
     if leaves:
         return main or version, ""
     is_same = main.removeprefix("v") == version.removeprefix("v")  # an Installation has none
@@ -183,24 +156,21 @@ def _row_versions(
 
 
 def _cluster_row(
-    owner: Mapping[str, Any], delivery: PackageStatus, overview: PackageOverview, versions: tuple[str, str]
-) -> dict[str, Any]:
+    owner: OwnerStatus, delivery: PackageStatus, overview: PackageOverview, versions: tuple[str, str]
+) -> StatusRow:
     """Return the row of a package of a cluster with its `versions` on main and in review.
 
     One that is neither stalled nor waits for its activation has the state of the package that delivers it.
     """
-    conditions = {condition["type"]: condition["status"] for condition in owner["conditions"]}
-    phase, waiting = delivery.phase, overview.waiting_for
+    row, waiting = StatusRow(owner), overview.waiting_for
+    status = replace(delivery, repository=None, name="", head="", pull=0, url="")
     if delivery.repository is not None and waiting:
         waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
-    if conditions.get("Ready") == "False":
-        phase = Phase.STALLED if conditions.get("Stalled") == "True" else Phase.NOT_READY
-        waiting = ""
-    value = status_value(replace(delivery, phase=phase, repository=None, name="", head="", pull=0))
-    value |= {} if phase is delivery.phase else {"since": None, "reason": "", "message": ""}
-    main, review = versions
-    summary = PackageOverview("", owner["cluster"], main, review, waiting)
-    return {**owner, "package": value, "summary": wire(summary)}
+    if row.condition("Ready").status == "False":
+        waiting, phase = "", Phase.STALLED if row.is_stalled else Phase.NOT_READY
+        if phase is not delivery.phase:
+            status = replace(status, phase=phase, since=0, reason="", message="")
+    return StatusRow(owner, status, PackageOverview("", owner.cluster, *versions, waiting))
 
 
 class NeededKinds(Struct, frozen=True):

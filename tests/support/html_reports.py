@@ -22,7 +22,7 @@ from reconciler.report.html import (
     ReportKind,
     html_page,
 )
-from reconciler.report.report import ChangeCause, Diff
+from reconciler.report.report import ChangeCause, Diff, Names, Report
 from reconciler.resolve.rollout_model import (
     MemberPhase,
     MemberStatus,
@@ -94,20 +94,18 @@ def large_report(packages: int = 10_000, diffs: int = 300) -> Page:
     rows = tuple(_row(number, diffs) for number in range(packages))
     causes = tuple(map(_cause, range(40)))
     counts = {op: sum(row.op == op for row in rows) for op in ("create", "update", "delete", "keep")}
-    return Page(
-        ReportKind.PLAN,
-        "acme",
-        ", ".join(f"{count} to {op}" for op, count in counts.items()),
-        "c" * 64,
-        counts=counts,
+    report = Report(
+        names=Names("acme"),
+        sentence=", ".join(f"{count} to {op}" for op, count in counts.items()),
+        checksum="c" * 64,
+        ops=counts,
         risks={"deletion": counts["delete"], "rbac": 40, "storage": 3},
-        causes=causes,
-        packages=rows,
-        diffs=tuple(_diff(number) for number in range(diffs)),
-        places={cause.first.package: number % diffs for number, cause in enumerate(causes) if number > 2},
-        problems={"Problems": tuple(_problem(number) for number in range(3))},
+        fold=lambda: causes,
+        problems=tuple(_problem(number) for number in range(3)),
         rollouts=(_ROLLOUT,),
     )
+    places = {cause.first.package: number % diffs for number, cause in enumerate(causes) if number > 2}
+    return Page(ReportKind.PLAN, report, rows, tuple(map(_diff, range(diffs))), places)
 
 
 def _wave(name: str, phase: WavePhase, published: int, packages: int, detail: str = "") -> WaveStatus:

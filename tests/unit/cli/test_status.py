@@ -6,85 +6,96 @@ from typing import Any
 
 import pytest
 
-from reconciler.report.status import StatusFilter, row, sort_owners, status_csv, status_lines
+from reconciler.api.meta import Condition
+from reconciler.base.reasons import Phase
+from reconciler.names.ids import ObjectName
+from reconciler.plan.status import OwnerStatus, PackageStatus
+from reconciler.report.report import PackageOverview, StatusRow
+from reconciler.report.status import StatusFilter, row_cells, sort_rows, status_csv, status_lines
+
+DAY = 86_400
+ON_MAIN = PackageOverview(cluster="c1", main="web/v1")
 
 
-def owner(
+def web(
     name: str = "web",
     *,
-    stalled: str = "False",
+    stalled: bool = False,
     labels: dict[str, str] | None = None,
-    summary: dict[str, str] | None = None,
+    summary: PackageOverview = ON_MAIN,
+    repository: str = "edge",
+    phase: Phase = Phase.PUBLISHED,
     **package: Any,
-) -> dict[str, Any]:
-    overview = {"set": "", "cluster": "c1", "main": "web/v1", "review": "", "waitingFor": ""}
-    return {
-        "kind": "PackageVariant",
-        "namespace": "default",
-        "name": name,
-        "labels": labels or {},
-        "package": {"repository": "edge", "name": name, "phase": "published", **package},
-        "summary": {**overview, **(summary or {})},
-        "conditions": [
-            {"type": "Ready", "status": "True", "reason": "WhyReady", "message": "It is ready"},
-            {"type": "Stalled", "status": stalled, "reason": "WhyStalled", "message": "It is stalled"},
-        ],
-    }
+) -> StatusRow:
+    conditions = (
+        Condition(type="Ready", status="True", reason="WhyReady", message="It is ready"),
+        Condition(type="Stalled", status=str(stalled), reason="WhyStalled", message="It is stalled"),
+    )
+    owner = OwnerStatus("PackageVariant", "default", name, conditions, labels or {}, {})
+    status = PackageStatus(phase, repository=ObjectName("default", repository), name=name, **package)
+    return StatusRow(owner, status, summary, repository)
 
 
-SET = {"kind": "PackageVariantSet", "namespace": "default", "name": "fleet", "conditions": []}
+STALLED = Condition(type="Stalled", status="True", message="It is stalled")
+SET = OwnerStatus("PackageVariantSet", "default", "fleet")
 
 
 @pytest.mark.parametrize(
     ("subject", "cells"),
     [
-        (owner(), ("edge/web", "c1", "web/v1", "", "published", "", "", "")),
+        (web(), ("edge/web", "c1", "web/v1", "", "published", "", "", "")),
         (
-            owner(phase="in review", since="2026-01-02T03:04:05Z", pullRequest={"number": 7, "url": "u"}),
-            ("edge/web", "c1", "web/v1", "", "in review", "2026-01-02", "u", ""),
+            web(phase=Phase.IN_REVIEW, since=DAY, pull=7, url="u"),
+            ("edge/web", "c1", "web/v1", "", "in review", "1970-01-02", "u", ""),
         ),
         (
-            owner(phase="in review", pullRequest={"number": 7}, summary={"waitingFor": "review"}),
-            ("edge/web", "c1", "web/v1", "", "in review", "", "edge#7", "review"),
+            web(phase=Phase.IN_REVIEW, pull=7, summary=PackageOverview(waiting_for="review")),
+            ("edge/web", "", "", "", "in review", "", "edge#7", "review"),
         ),
         (
-            owner(phase="rejected", message="Closed", summary={"waitingFor": "a retry", "review": "web/v2"}),
-            ("edge/web", "c1", "web/v1", "web/v2", "rejected", "", "", "a retry: Closed"),
+            web(
+                phase=Phase.REJECTED,
+                message="Closed",
+                summary=PackageOverview(review="web/v2", waiting_for="a retry"),
+            ),
+            ("edge/web", "", "", "web/v2", "rejected", "", "", "a retry: Closed"),
         ),
         (
-            owner(stalled="True", phase="stalled", summary={"waitingFor": "a fix"}),
-            ("edge/web", "c1", "web/v1", "", "stalled", "", "", "a fix: It is stalled"),
+            web(stalled=True, phase=Phase.STALLED, summary=PackageOverview(waiting_for="a fix")),
+            ("edge/web", "", "", "", "stalled", "", "", "a fix: It is stalled"),
         ),
         (
-            {**SET, "conditions": [{"type": "Stalled", "status": "True", "message": "It is stalled"}]},
+            StatusRow(OwnerStatus(SET.kind, *SET.key, (STALLED,))),
             ("default/fleet", "", "", "", "stalled", "", "", "It is stalled"),
         ),
         (
-            {"kind": "App", "cluster": "dev", "namespace": "shop", "name": "db"},
+            StatusRow(OwnerStatus("App", "shop", "db", cluster="dev")),
             ("dev/shop/db", "dev", "", "", "", "", "", ""),
         ),
     ],
 )
-def test_row_has_what_people_ask_for_first(subject: dict[str, Any], cells: tuple[str, ...]) -> None:
-    assert row(subject) == cells
+def test_row_has_what_people_ask_for_first(subject: StatusRow, cells: tuple[str, ...]) -> None:
+    assert row_cells(subject) == cells
 
 
 def test_wide_row_has_owner_set_conditions_reason_and_message() -> None:
-    assert row(owner(summary={"set": "default/fleet"}), wide=True)[7:] == (
+    assert row_cells(web(summary=PackageOverview("default/fleet")), wide=True)[7:] == (
         *("PackageVariant default/web", "default/fleet", "False", "True"),
         *("WhyReady", "", "It is ready"),
     )
 
 
 def test_sets_are_shown_if_they_stall_or_the_table_is_wide() -> None:
-    assert [line.split()[0] for line in status_lines([SET, owner()])] == ["PACKAGE", "edge/web"]
-    assert len(list(status_lines([SET, owner()], wide=True))) == 3
+    rows = [StatusRow(SET), web()]
+
+    assert [line.split()[0] for line in status_lines(rows)] == ["PACKAGE", "edge/web"]
+    assert len(list(status_lines(rows, wide=True))) == 3
 
 
-OWNERS = (
-    owner("a", labels={"team": "x"}, summary={"set": "default/fleet"}),
-    owner("b", phase="in review", repository="core", labels={"team": "y"}),
-    owner("c", phase="stalled", stalled="True"),
+ROWS = (
+    web("a", labels={"team": "x"}, summary=PackageOverview("default/fleet")),
+    web("b", phase=Phase.IN_REVIEW, repository="core", labels={"team": "y"}),
+    web("c", phase=Phase.STALLED, stalled=True),
 )
 
 
@@ -108,7 +119,7 @@ OWNERS = (
     ],
 )
 def test_filters_choose_packages(filters: StatusFilter, chosen: str) -> None:
-    assert "".join(each["name"] for each in filters.select(OWNERS)) == chosen
+    assert "".join(row.owner.name for row in filters.select(ROWS)) == chosen
 
 
 @pytest.mark.parametrize(
@@ -124,16 +135,16 @@ def test_filters_choose_packages(filters: StatusFilter, chosen: str) -> None:
 )
 def test_rows_are_sorted_by_a_key_then_by_name_and_without_a_value_last(key: str, order: str) -> None:
     subjects = [
-        owner("a", since="2026-01-01", summary={"cluster": "c1", "main": "v2"}),
-        owner("b", since=None, phase="pending", repository="core", summary={"cluster": "c2", "main": ""}),
-        owner("c", since="2026-01-02", phase="stalled", summary={"cluster": "c3", "main": "v1"}),
+        web("a", since=DAY, summary=PackageOverview(cluster="c1", main="v2")),
+        web("b", phase=Phase.PENDING, repository="core", summary=PackageOverview(cluster="c2")),
+        web("c", since=2 * DAY, phase=Phase.STALLED, summary=PackageOverview(cluster="c3", main="v1")),
     ]
 
-    assert "".join(each["name"] for each in sort_owners(subjects, key)) == order
+    assert "".join(row.owner.name for row in sort_rows(subjects, key)) == order
 
 
 def test_csv_is_inert_and_complete() -> None:
-    subject = owner(message='=HYPERLINK("x"), "quoted"')
+    subject = web(message='=HYPERLINK("x"), "quoted"')
 
     (heads, cells) = csv.reader(io.StringIO(status_csv([subject])))
 
@@ -143,18 +154,15 @@ def test_csv_is_inert_and_complete() -> None:
 
 @pytest.mark.parametrize(("cluster", "is_left_out"), [("edge", True), ("c1", False)])
 def test_narrow_table_leaves_out_clusters_that_repositories_name(cluster: str, is_left_out: bool) -> None:
-    pull = {"number": 7, "url": "https://forge.example/pull/7"}
-    subject = owner("web-with-a-long-name", pullRequest=pull, summary={"cluster": cluster})
+    summary = PackageOverview(cluster=cluster, main="web/v1")
+    subject = web("web-with-a-long-name", pull=7, url="https://forge.example/pull/7", summary=summary)
 
     assert ("CLUSTER" not in next(status_lines([subject], width=80))) is is_left_out
     assert "CLUSTER" in next(status_lines([subject], width=200))
 
 
 def test_packages_in_review_share_a_row_that_counts_their_pull_requests() -> None:
-    alike = [
-        owner("web", phase="in review", repository=f"edge-{n}", pullRequest={"number": n, "url": ""})
-        for n in range(1, 8)
-    ]
+    alike = [web(phase=Phase.IN_REVIEW, repository=f"edge-{number}", pull=number) for number in range(1, 8)]
 
     _, *rows = status_lines(alike, folds=True)
 

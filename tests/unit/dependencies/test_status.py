@@ -9,7 +9,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs
-from reconciler.plan.package_status import status_entries, status_files
+from reconciler.plan.package_status import status_files
 from tests.support.dependency_manifests import (
     crossplane,
     install,
@@ -31,7 +31,7 @@ GVK = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 def statuses(text: str, locks: FleetLocks | None = None) -> dict[str, Any]:
     world = replace(world_of(text), cluster="dev")
     (data,) = status_files([world], decision_of(world, locks)).values()
-    owners = status_entries(json.loads(data))
+    owners = json.loads(data)["packages"]
     return {"/".join(filter(None, (o["kind"], o["namespace"], o["name"]))): dict(o) for o in owners}
 
 
@@ -54,7 +54,7 @@ def test_a_revision_that_awaits_activation_is_not_ready_and_says_which_runs() ->
     )
     (document,) = status_files([world], decision_of(world)).values()
 
-    (found,) = status_entries(json.loads(document))
+    (found,) = json.loads(document)["packages"]
     ready = next(one for one in found["conditions"] if one["type"] == "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "AwaitingActivation")
     assert "active is none" in ready["message"]

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.names.ids import ObjectName
 from reconciler.plan.compare import Comparison, Fate, VariantDifference
-from reconciler.report.comparison import rows, sentence
+from reconciler.report.comparison import comparison_report, rows, sentence
 from tests.unit.report.plans import NAMES
 
 VARIANT = VariantDifference(ObjectName("default", "web"), Fate.CREATE, "why")
@@ -29,7 +29,7 @@ def test_what_merging_does_alike_to_many_variants_of_a_set_is_one_row() -> None:
     many = tuple(changed(f"web-{number}") for number in range(60))
     few = (changed("db-1", "spec.packageContext.data.region"), VARIANT)
 
-    found = rows(Comparison((*many, *few)), NAMES)
+    found = rows(comparison_report(Comparison((*many, *few)), NAMES))
 
     assert [tuple(row.values()) for row in found] == [
         (

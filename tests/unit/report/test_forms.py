@@ -22,7 +22,7 @@ from reconciler.report.build import build_report
 from reconciler.report.console import ansi, plain
 from reconciler.report.diff import MOST_TEXT, FileChange
 from reconciler.report.markdown import make_dashboard
-from reconciler.report.report import HistoryEntry, UpstreamChange
+from reconciler.report.report import CheckReport, HistoryEntry, UpstreamChange
 from reconciler.run.doctor import Diagnosis, Severity
 from tests.support.plan_values import EDGE, oid
 from tests.support.sets import world
@@ -114,6 +114,10 @@ def lines(of: Callable[..., Iterable[str]], *given: Any, **options: Any) -> str:
     return "".join(f"{line}\n" for line in of(*given, **options))
 
 
+def check_of(change: Comparison) -> CheckReport:
+    return comparison.comparison_report(change, NAMES)
+
+
 def dumped(value: Any) -> str:
     return machine.dump(value, Redactor())
 
@@ -145,7 +149,7 @@ FORMS: dict[str, Callable[[], str]] = {
     "outcome.json": lambda: dumped(
         {**values.report_value(build_report(PLAN, NAMES, OUTCOME)), "changes": []}
     ),
-    "plan.sarif": lambda: dumped(json.plan_sarif(build_report(REFUSED, NAMES))),
+    "plan.sarif": lambda: dumped(json.report_sarif(build_report(REFUSED, NAMES))),
     "changes.txt": lambda: "\n".join(
         lines(text.change_lines, each, NAMES, address="https://a/b", status=STATUS, paint=paint)
         for each, paint in ((CREATED, plain), (FULL, ansi), (CHANGES[12], plain))
@@ -187,15 +191,15 @@ FORMS: dict[str, Callable[[], str]] = {
     "index.md": lambda: markdown.index_body(INDEX),
     "chart.md": lambda: markdown.chart_body(INDEX),
     "check.txt": lambda: (
-        lines(comparison.comparison_lines, UNREAD, NAMES)
-        + lines(comparison.comparison_lines, SHALLOW, NAMES, paint=ansi)
+        lines(comparison.comparison_lines, check_of(UNREAD))
+        + lines(comparison.comparison_lines, check_of(SHALLOW), paint=ansi)
     ),
     "check.md": lambda: (
-        markdown.comparison_markdown(UNREAD, NAMES)
-        + markdown.comparison_markdown(SHALLOW, NAMES, title="Other")
+        markdown.comparison_markdown(check_of(UNREAD))
+        + markdown.comparison_markdown(check_of(SHALLOW), title="Other")
     ),
-    "check.json": lambda: dumped(comparison.comparison_value(UNREAD, NAMES)),
-    "check.sarif": lambda: dumped(json.comparison_sarif(UNREAD)),
+    "check.json": lambda: dumped(values.report_value(check_of(UNREAD))),
+    "check.sarif": lambda: dumped(json.report_sarif(check_of(UNREAD))),
     "history.txt": lambda: (
         lines(text.history_lines, HISTORY, paint=ansi, width=90) + lines(text.history_lines, [])
     ),

@@ -9,13 +9,13 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
+from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Refusal
+from reconciler.plan.changes import Effect, Outcome, Refusal
 from reconciler.records.state import RolloutRecord
 from reconciler.report.html import (
     COLUMNS,
-    PROBLEMS,
     FileDiff,
     PackageDiff,
     Page,
@@ -25,7 +25,7 @@ from reconciler.report.html import (
     html_page,
 )
 from reconciler.report.markdown import load_template
-from reconciler.report.report import Action, ChangeCause, Diff, Need, NeedPlace
+from reconciler.report.report import Action, ChangeCause, Diff, Names, Need, NeedPlace, Report
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase, WavePhase, WaveStatus
 from tests.support.html_reports import large_report, read_data
 from tests.support.plan_values import a_change, a_conflict
@@ -52,44 +52,39 @@ def report_of(text: str, url: str = "") -> Page:
     """Return a report that has a text in every place."""
     problem = Problem(Location(text, 3, 4), text, text, text, text)
     change = a_change(package=PackageKey(text, text), conflicts=(a_conflict(text, text, text, text),))
-    return Page(
-        ReportKind.PLAN,
-        text,
-        text,
-        text,
-        counts={text: 1},
+    report = Report(
+        names=Names(text),
+        sentence=text,
+        checksum=text,
+        ops={text: 1},
         risks={text: 1},
-        causes=(
+        fold=lambda: (
             ChangeCause(text, (change,), text, (Diff((change,), None, text),), text, text, (), True, text),
         ),
-        places={change.package: 0},
-        packages=(
-            PageRow(
-                **dict.fromkeys(COLUMNS[:14], text),
-                pull=text,
-                pull_url=url or text,
-                web_url=url or text,
-                risks=(text,),
-                categories=(text,),
-                warnings=(text,),
-                conflicts=((text,) * 5,),
-                conditions=((text,) * 4,),
-                diff=0,
-                cause=0,
-            ),
-        ),
-        diffs=(PackageDiff(text, 1, (FileDiff(text, text, 1, 1, text, text),), text),),
-        problems={PROBLEMS: (problem,)},
+        problems=(problem,),
         refusals=(Refusal(text, text, text),),
         needs=(Need(Action.REVIEW, text, (NeedPlace(text, url or text, text), NeedPlace(text)), (text,)),),
-        source=ReportSource(text, text, text, text, text, text),
-        clusters={text: text},
         rollouts=(_rollout(text),),
-        lock=(text,),
+        moves=(VersionChange(MoveOp.ADD, text, "", text, text, (text,)),),
         notes=(text,),
-        failed=((text, text),),
-        effects=(text,),
+        outcome=Outcome((Effect(text, text), Effect(text, text, error=text, hint=" ".join(text.split())))),
     )
+    row = PageRow(
+        **dict.fromkeys(COLUMNS[:14], text),
+        pull=text,
+        pull_url=url or text,
+        web_url=url or text,
+        risks=(text,),
+        categories=(text,),
+        warnings=(text,),
+        conflicts=((text,) * 5,),
+        conditions=((text,) * 4,),
+        diff=0,
+        cause=0,
+    )
+    diff = PackageDiff(text, 1, (FileDiff(text, text, 1, 1, text, text),), text)
+    source = ReportSource(text, text, text, text, text, text)
+    return Page(ReportKind.PLAN, report, (row,), (diff,), {change.package: 0}, source, {text: text})
 
 
 def _rollout(text: str) -> Rollout:
@@ -198,7 +193,7 @@ def test_difference_that_many_packages_share_is_stored_once() -> None:
     diffs = tuple(PackageDiff(f"edge-{number}/web", 1, (file,)) for number in range(9))
     rows = tuple(PageRow(repository="edge", name=f"web-{number}", diff=number % 9) for number in range(99))
 
-    page = html_page(Page(ReportKind.PLAN, "demo", "", packages=rows, diffs=diffs), Redactor())
+    page = html_page(Page(ReportKind.PLAN, Report(sentence=""), rows, diffs), Redactor())
 
     assert page.count("a-value-of-its-own") == 1
     assert read_data(page)["diffs"][8]["files"]["app.yaml"][-1] == file.hunks

@@ -5,9 +5,9 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.names.problems import Problem
-from reconciler.plan.compare import Comparison
-from reconciler.report.json import comparison_sarif
+from reconciler.report.json import report_sarif
 from reconciler.report.machine import FALLBACK
+from reconciler.report.report import Report
 
 
 def problem(message: str, where: Location = Location("a.yaml", 2, 3)) -> Problem:  # noqa: B008 - a frozen value
@@ -26,6 +26,6 @@ def problem(message: str, where: Location = Location("a.yaml", 2, 3)) -> Problem
     ids=["column", "line", "file", "nowhere"],
 )  # fmt: skip
 def test_every_result_has_a_place(where: Location, physical: object) -> None:
-    (result,) = comparison_sarif(Comparison(new=(problem("x", where),)))["runs"][0]["results"]
+    (result,) = report_sarif(Report(sentence="", problems=(problem("x", where),)))["runs"][0]["results"]
 
     assert result["locations"] == [{"physicalLocation": physical}]

@@ -8,6 +8,7 @@ from reconciler.expand import Desired
 from reconciler.names.problems import Problem
 from reconciler.plan.compare import Side, compare
 from reconciler.plan.set_diff import SetDiff
+from reconciler.report.comparison import comparison_report
 from reconciler.report.markdown import comparison_markdown
 from reconciler.report.report import Names
 
@@ -24,7 +25,7 @@ def test_value_that_looks_like_a_template_stays_text(hostile: str) -> None:
     problem = Problem(Location("manifests/a.yaml", 1), "InvalidManifest", f"No field {hostile}", hostile)
     before, after = Side(Desired(), SetDiff()), Side(Desired(), SetDiff(), (problem,))
 
-    text = comparison_markdown(compare(before, after), Names("fleet", {}))
+    text = comparison_markdown(comparison_report(compare(before, after), Names("fleet", {})))
 
     assert hostile.partition(" ")[2].split()[0] in text
     assert "49" not in text.replace(hostile, "").replace(prose(hostile), "")
