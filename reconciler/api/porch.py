@@ -6,10 +6,12 @@ and an empty one differ there.
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from reconciler.api.meta import ApiModel, LabelSelector, Manifest
 from reconciler.base.values import whole_number
+from reconciler.names.objects import file_name_error
 
 GROUP = "config.porch.kpt.dev"
 PACKAGE_VARIANT = f"{GROUP}/v1alpha1"
@@ -344,6 +346,14 @@ class SecretRef(ApiModel):
     """Not used."""
 
 
+def _check_inside(directory: str) -> str:
+    steps = (step for step in directory.split("/") if step not in ("", "."))
+    if any(file_name_error(step, is_directory=True) for step in steps):
+        hint = {"hint": "Write the path from the repository's root, or leave it out."}
+        raise PydanticCustomError("value_error", f"{directory!r} is not a path inside the repository", hint)
+    return directory
+
+
 class GitRepository(ApiModel):
     """URL, branch and directory of a repository."""
 
@@ -353,7 +363,7 @@ class GitRepository(ApiModel):
     """Branch with the published packages, called main in this documentation."""
     create_branch: bool = False
     """Begin the branch of an empty repository with a first commit."""
-    directory: str = ""
+    directory: Annotated[str, AfterValidator(_check_inside)] = ""
     """Directory of the packages; only what is below it belongs to this Repository."""
     secret_ref: SecretRef | None = None
     """Not used: credentials come from the environment."""

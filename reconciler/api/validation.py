@@ -263,9 +263,10 @@ def _field_error(model: type[Any], detail: ErrorDetails, path: Path) -> FieldErr
         return FieldError(path, Reason.INVALID_MANIFEST, message, suggest(str(value), words, most=1))
     message = detail["msg"].removeprefix("Value error, ")
     message = f"{where}: {message}" if where else message
-    if limit := _limit_text(kind, detail.get("ctx", {})):
+    context = detail.get("ctx", {})
+    if limit := _limit_text(kind, context):
         message = f"{where} must {limit}, but is {described(value)}"
-    return FieldError(path, Reason.INVALID_MANIFEST, message)
+    return FieldError(path, Reason.INVALID_MANIFEST, message, str(context.get("hint", "")))
 
 
 def _limit_text(kind: str, context: Mapping[str, Any]) -> str:

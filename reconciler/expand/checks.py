@@ -77,7 +77,10 @@ def _upstream(upstream: Upstream | None, path: FieldPath = ("spec", "upstream"))
     if not upstream.revision and not upstream.workspace_name and not floating:
         name = path_text(path)
         message = f"either {name}.revision or {name}.workspaceName must be specified"
-        yield Finding(path, message, hint="Give one of them.")
+        where, hint = path, "Give one of them."
+        if upstream.revision is not None:
+            where, hint = (*path, "revision"), "Write 1 or greater, or -1 to follow the branch."
+        yield Finding(where, message, hint=hint)
 
 
 def _porch_target(target: Target, path: FieldPath) -> Iterator[Finding]:
@@ -248,7 +251,7 @@ def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
 
     The name matters to the pipeline: its functions are recognised by a name of four dotted parts.
     """
-    findings = [*_selectors(spec.upstream)]
+    findings = [*_selectors(spec.upstream, is_optional=True)]
     pipeline = spec.pipeline or Pipeline()
     if spec.mutators is not None and pipeline.mutators is not None:
         message = "spec may specify only one of `mutators` and `pipeline.mutators`"
@@ -359,15 +362,23 @@ def _shared_names(target: Target, path: FieldPath) -> Iterator[Finding]:
         yield _at(at, "gives one name to the packages of all of spec.upstreams", hint)
 
 
-def _selectors(upstream: Upstream | None, at: FieldPath = ("spec", "upstream")) -> Iterator[Finding]:
+def _selectors(
+    upstream: Upstream | None, at: FieldPath = ("spec", "upstream"), *, is_optional: bool = False
+) -> Iterator[Finding]:
+    """Yield findings for the choice of a revision, which is optional in a variant alone."""
     if upstream is None:
         return
-    if upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER:
-        hint = "Remove the field to follow the latest published revision, or write -1 to follow the branch."
-        yield _at((*at, "revision"), f"must be 1 or greater, not {upstream.revision}", hint)
     chosen = [
         name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
     ]
+    is_wrong = upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER
+    # Of a set without another choice Porch's own check says it.
+    if is_wrong and (chosen or is_optional):
+        step = (
+            "Remove the field to follow the latest published revision" if is_optional else "Write its number"
+        )
+        hint = f"{step}, or write -1 to follow the branch."
+        yield _at((*at, "revision"), f"must be 1 or greater, not {upstream.revision}", hint)
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).
     if len(chosen) > 1 and chosen != ["revision", "workspace_name"]:
         yield _at(at, _ONE_SELECTOR, ONE_OF_SEVERAL)

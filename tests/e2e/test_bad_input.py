@@ -201,6 +201,18 @@ ROWS = {
         "Correct",
         Exit.UNAVAILABLE,
     ),
+    "a directory outside of its repository": Row(
+        "repositories",
+        "../edge-a.git\n",
+        "../edge-a.git\n    directory: ../y\n",
+        "21:16",
+        "InvalidManifest",
+        "'../y' is not a path inside the repository",
+        "from the repository's root",
+    ),
+    "a revision that no package has": Row(
+        "logs", "revision: 1", "revision: 0", "10:15", "ValidationError", "not 0", "follow the latest"
+    ),
     "a snapshot that is no YAML": Row(
         "snapshot/clusters", "---\n", "--- }\n", "", "InvalidSnapshot", "", YAML
     ),

@@ -277,6 +277,9 @@ LISTED = [
     Listed("no revision", {"upstreams": [WEB, {"repo": "blueprints", "package": "db"}]},
         "either spec.upstreams[1].revision or spec.upstreams[1].workspaceName must be specified",
         ("spec", "upstreams", 1)),
+    Listed("revision 0", {"upstreams": [WEB, {**DB, "revision": 0}]},
+        "either spec.upstreams[1].revision or spec.upstreams[1].workspaceName must be specified",
+        ("spec", "upstreams", 1, "revision")),
     Listed("two selectors", {"upstreams": [WEB, {**DB, "tag": "stable"}]},
         "spec.upstreams[1] may specify only one of `revision`, `workspaceName`, `tag`, `version`"
         " and `branch`, except `revision` with `workspaceName`", ("spec", "upstreams", 1)),
