@@ -87,6 +87,16 @@ def test_resource_that_functions_no_longer_see_is_not_published(world: World, wh
     assert "web:v5" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
 
 
+@pytest.mark.parametrize(("why", "text"), BROKEN.items(), ids=BROKEN)
+def test_new_file_that_functions_do_not_see_is_named(world: World, why: str, text: str) -> None:
+    release(world, 4, {"new.yaml": text})
+
+    planned, applied = world.run("plan"), world.run("apply")
+
+    for said in (planned, applied, world.run("pr", "show", "edge-1/web")):
+        assert f"Functions do not see new.yaml: {why}" in " ".join(said.out.split())
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_broken_file_is_not_published_without_a_pipeline(plain: World, end: str) -> None:
     release(plain, 4, {"app.yaml": (app("web", 4) + NO_YAML).replace("\n", end)})

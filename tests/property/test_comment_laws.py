@@ -52,6 +52,10 @@ class Part:
             yield from part.walk()
 
 
+def _places(part: Part) -> list[list[str]]:
+    return [getattr(part, place) for place in PLACES]
+
+
 class Layout(NamedTuple):
     """How a side writes its documents."""
 
@@ -142,7 +146,9 @@ class Author:
         self._drop_impossible(root)
 
     def edit_comments(self, root: Part, *, only_add: bool = False) -> None:
-        """Add, change and remove comments."""
+        """Add, change, remove and move comments."""
+        if not only_add and self._one_in(3):
+            self._move_comment(root)
         for part in root.walk():
             for place in PLACES:
                 notes = getattr(part, place)
@@ -153,6 +159,14 @@ class Author:
                 if self._one_in(4):
                     notes.insert(self._below(len(old) + 1) + (notes[:1] == [""]), self._note())
         self._drop_impossible(root)
+
+    def _move_comment(self, root: Part) -> None:
+        parts = [*root.walk()]
+        notes = [(each, note) for part in parts for each in _places(part) for note in each if note]
+        if notes:
+            source, note = self._random.choice(notes)
+            source.remove(note)
+            self._random.choice(_places(self._random.choice(parts))).append(note)
 
     def _decorate(self, root: Part) -> None:
         for part in root.walk():

@@ -82,6 +82,21 @@ def test_credentials_that_are_missing_are_given_by_a_set() -> None:
     assert cluster.problems == ()
 
 
+@pytest.mark.parametrize(("more", "notes"), [("", 1), ("credentialSets: [azure]", 0)])
+def test_credential_that_another_dependency_gives_is_named_where_no_set_has_it(more: str, notes: int) -> None:
+    cluster = Cluster()
+    optional = bundle("ing", "1.0.0", more="credentials: [{name: kubeconfig, required: false}]")
+    wired = "credentials: {kubeconfig: '${bundle.dependencies.aks.outputs.kubeconfig}'}"
+    requires = f"[{{name: aks, reference: r.io/aks}}, {{name: ing, reference: r.io/ing, {wired}}}]"
+    app = bundle("a", "1.0.0", f"{{requires: {requires}}}")
+
+    cluster.decided(installation("a", "a", more=more) + bundle("aks", "1.0.0") + optional + app)
+
+    assert [w.message.partition(" does not get the ")[2] for w in cluster.warnings] == [
+        "credential kubeconfig: its value is known at run time only"
+    ] * notes
+
+
 # What a user says about dependencies
 
 APP = bundle(

@@ -140,6 +140,17 @@ def test_object_is_there_once_in_whatever_version_the_snapshot_has_it() -> None:
     assert snapshot.of_kind("example.dev/v1", "Other") == ()
 
 
+def test_object_that_the_snapshot_has_in_another_served_version_is_selected() -> None:
+    """Clusters list objects in the version that they prefer, which may change from one snapshot to the next."""
+    newer = {(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)}
+    snapshot = Snapshot(present=True, objects=of_crd(DEFINED)["objects"] | newer)
+
+    (context,) = unroll(package_set(targets=[select()]).manifest.spec, TargetScope("ns", {}, snapshot))
+
+    assert context.selected is not None
+    assert context.selected.name == "a"
+
+
 def test_version_that_is_not_served_names_those_that_are() -> None:
     snapshot = Snapshot(present=True, objects={(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)})
 

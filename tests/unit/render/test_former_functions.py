@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
-from tests.support.model import MAIN, ModelWorld, kptfile, package
+from reconciler.api.porch import Downstream, Function, PackageVariantSpec, Pipeline, Upstream
+from tests.support.model import MAIN, ModelWorld, kptfile, package, web_spec
 
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {0}\ndata:\n  color: red\n  size: s\n"
 NAMESPACE = {"image": "gcr.io/kpt-fn/set-namespace:v0.4.1", "configMap": {"namespace": "shop"}}
@@ -75,3 +75,31 @@ def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
     (*_, said) = ["", *warnings(published(before), published(after), edit)]
 
     assert said == (f"{SAID}: {fields}. {ADVICE}" if fields else "")
+
+
+def replacing(value: str) -> Pipeline:
+    values = {"by-value": "red", "put-value": value}
+    return Pipeline(mutators=[Function(image="search-replace:v0.2.0", name="x", config_map=values)])
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "color"), [(replacing("green"), "green"), (None, "red")], ids=["changed", "dropped"]
+)
+def test_what_a_function_made_of_its_own_arguments_is_no_edit(pipeline: Pipeline | None, color: str) -> None:
+    """It sees the Kptfile too, and replaces the value that it looks for there."""
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    both = package(published([]))
+    for revision, files in enumerate((both, {p: f for p, f in both.items() if p != "b.yaml"}), start=1):
+        world.publish("blueprints", "web", files, revision)
+
+    for spec in (web_spec(1, pipeline=replacing("blue")), web_spec(2, pipeline=pipeline)):
+        world.variants["web"] = spec
+        assert [change.conflicts for change in world.run().changes] == [()]
+        world.merge("edge", world.drafts("edge")[0])
+        world.run()
+
+    main = world.repositories["edge"].at(MAIN).packages["web"]
+    assert f"color: {color}\n" in main["a.yaml"].data.decode()
+    assert "b.yaml" not in main
