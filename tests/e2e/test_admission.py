@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.git import Repo, kptfile, make_repository
+from tests.support.git import Repo, kptfile
 from tests.support.schema import output_violations
-from tests.support.small_world import CONFIGURATION, repository
+from tests.support.small_world import CONFIGURATION, write_fleet
 from tests.support.world import World
 
 KINDS = (
@@ -72,22 +72,11 @@ def fleet(
     **files: str,
 ) -> World:
     """Return a world in which all clusters have the first revision of a package; the second one is there."""
-    root.mkdir(exist_ok=True)
-    package = {f"web/{path}": text for path, text in before.items()}
-    blueprints = make_repository(root / "blueprints.git", {"web/Kptfile": kptfile("web"), **package})
-    blueprints.tag("web/v1")
-    blueprints.commit({f"web/{path}": text for path, text in after.items()})
-    blueprints.tag("web/v2")
-    for edge in edges:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    registered = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *edges)}
     variants = {f"manifests/web-{edge}.yaml": variant(edge, 1) for edge in edges}
-    make_repository(
-        root / "control.git", {"reconciler.yaml": CONFIGURATION + settings, **registered, **variants, **files}
-    )
-    world = World(root)
-    for line in ("apply",), ("approve", "--all"), ("apply",):
-        assert world.run(*line).code == 0
+    revisions = ({"Kptfile": kptfile("web"), **before}, after)
+    configuration = CONFIGURATION + settings
+    world = write_fleet(root, "web", revisions, edges, variants | files, configuration=configuration)
+    world.publish()
     return world
 
 

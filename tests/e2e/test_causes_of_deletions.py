@@ -72,8 +72,7 @@ def test_last_word_about_a_manifest_that_went_is_in_git(tmp_path: Path, *, is_se
         given = f"{SET}  - repositories: [{{name: edge-1}}]\n"
         kept = f"{given}    template: {{{orphan.strip()}}}\n"
         commit(world, {path: given})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     commit(world, {path: kept})
     commit(world, {path: None})
 
@@ -95,8 +94,7 @@ def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: P
     commit(
         world, {"manifests/set.yaml": f"{SET}  - repositories: [{{name: edge-1, packageNames: [a, b]}}]\n"}
     )
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     template = "    template: {deletionPolicy: orphan}\n"
     left = f"{SET}  - repositories: [{{name: edge-1, packageNames: [b]}}]\n{template}"
     commit(world, {"manifests/set.yaml": left})

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.charts import needs_helm
-from tests.support.git import make_repository
+from tests.support.small_world import write_fleet
 from tests.support.world import World, git, refs
 
 pytestmark = [needs_helm, pytest.mark.slow]
@@ -135,7 +135,7 @@ def release(version: str, *, ready: int, grace: int, crd: str = "", **templates:
         "charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: {version}\n",
         "charts/web/values.yaml": f"ready: {ready}\ngrace: {grace}\npriority: low\n",
     }
-    return {f"web/{path}": text for path, text in files.items()}
+    return files
 
 
 CLUSTER_WIDE, NAMESPACED = (CRD.replace("NAMES", scope) for scope in ("Cluster", "Namespaced"))
@@ -166,23 +166,16 @@ spec:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    root = tmp_path_factory.mktemp("charts")
-    blueprints = make_repository(root / "blueprints.git", VERSIONS[0])
-    blueprints.tag("web/v1")
-    for number, (before, files) in enumerate(pairwise(VERSIONS), 2):
-        blueprints.commit({**dict.fromkeys(before.keys() - files.keys()), **files}, message="chart\n")
-        blueprints.tag(f"web/v{number}")
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": "edge\n"})
-    control = {"reconciler.yaml": CONTROL, "manifests/web.yaml": SET.replace("REVISION", "1")}
-    control |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
+    control = {"manifests/web.yaml": SET.replace("REVISION", "1")}
+    control |= {f"manifests/{edge}.yaml": repository(edge) for edge in EDGES}
     for zone in ("north", "south"):
         control[f"snapshot/{zone}.yaml"] = (
             f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: site-{zone}, namespace: default}}\n"
             f"data: {{zone: {zone}-1}}\n"
         )
-    make_repository(root / "control.git", control)
-    return World(root)
+    revisions = [VERSIONS[0], *({**dict.fromkeys(a.keys() - b.keys()), **b} for a, b in pairwise(VERSIONS))]
+    root = tmp_path_factory.mktemp("charts")
+    return write_fleet(root, "web", revisions, EDGES, control, configuration=CONTROL)
 
 
 BY_NAME = tuple(f"{edge}/web" for edge in EDGES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,12 @@ from reconciler.render import charts
 from reconciler.resolve import up_to_date
 from tests.support.agents import packages_at, refused, unmarked
 from tests.support.charts import KPTFILE, needs_helm
-from tests.support.git import make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import write_fleet
 from tests.support.world import World, git, refs
 
 pytestmark = needs_helm
 
+CONFIGURATION = "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
 RECORD = "chart.yaml.input"
 EDGES = ("edge-1", "edge-2", "edge-3")
 CONFIG = """\
@@ -58,13 +59,13 @@ def release(version: str, *, ready: int = 1, grace: int = 30, **templates: str) 
     """Return a revision of the upstream package with a version of its chart."""
     files = {f"{name}.yaml": text for name, text in templates.items()}
     return {
-        "web/Kptfile": KPTFILE,
-        "web/chart.yaml": CONFIG.replace(
+        "Kptfile": KPTFILE,
+        "chart.yaml": CONFIG.replace(
             "name: web\n  template", f"name: web\n    version: {version}\n  template"
         ),
-        "web/charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: {version}\n",
-        "web/charts/web/values.yaml": f"replicas: 1\nready: {ready}\ngrace: {grace}\n",
-        **{f"web/charts/web/templates/{path}": text for path, text in files.items()},
+        "charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: {version}\n",
+        "charts/web/values.yaml": f"replicas: 1\nready: {ready}\ngrace: {grace}\n",
+        **{f"charts/web/templates/{path}": text for path, text in files.items()},
     }
 
 
@@ -92,24 +93,9 @@ spec:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    root = tmp_path / "world"
-    root.mkdir()
-    blueprints = make_repository(root / "blueprints.git", VERSIONS[0])
-    blueprints.tag("web/v1")
-    before = VERSIONS[0]
-    for number, files in enumerate(VERSIONS[1:], 2):
-        blueprints.commit({**dict.fromkeys(before.keys() - files.keys()), **files}, message="chart\n")
-        blueprints.tag(f"web/v{number}")
-        before = files
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": "edge\n"})
-    control = {
-        "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata:\n  name: fleet\n"
-    }
-    control |= {f"repositories/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
-    control |= {f"variants/{edge}.yaml": variant(edge) for edge in EDGES}
-    make_repository(root / "control.git", control)
-    return World(root)
+    revisions = [VERSIONS[0], *({**dict.fromkeys(a.keys() - b.keys()), **b} for a, b in pairwise(VERSIONS))]
+    variants = {f"variants/{edge}.yaml": variant(edge) for edge in EDGES}
+    return write_fleet(tmp_path / "w", "web", revisions, EDGES, variants, configuration=CONFIGURATION)
 
 
 def apply_and_merge(world: World) -> None:
@@ -168,11 +154,6 @@ def test_values_file_that_people_add_downstream_is_rendered(world: World, name: 
     assert world.run("plan", "--quiet", "--detailed-exitcode").code == 0
 
 
-def lines(*changed: str) -> str:
-    texts = {text.partition(" ")[0]: text for text in ("gzip off", "root /a", "log on", "index a", *changed)}
-    return "".join(f"    {text}\n" for text in texts.values())
-
-
 def test_cluster_tells_its_version_to_a_chart_that_asks(world: World) -> None:
     question = (
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: asks\ndata:\n"
@@ -215,12 +196,11 @@ def test_chart_that_writes_the_namespace_of_its_release_moves_no_resource(world:
     edit(world, "edge-1", "deployment_web.yaml", "Seconds: 30", "Seconds: 45")
     with world.edit("blueprints", "Write the namespace") as folder:
         for path, text in release("3.0.0", ready=8, workload=NAMESPACED, service=SERVICE).items():
-            (folder / path).write_text(text)
+            (folder / "web" / path).write_text(text)
     world.tag("blueprints", "web/v4", "main")
 
     set_variants(world, revision=4)
     planned = world.run("plan")
-    print(world.run("plan").out)
     apply_and_merge(world)
 
     assert "conflict" not in planned.out

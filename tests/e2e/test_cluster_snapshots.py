@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import CONFIGURATION, repository
+from tests.support.git import Repo, kptfile
+from tests.support.small_world import write_fleet
 from tests.support.world import World
 
 EDGES = ("edge-1", "edge-2", "edge-3")
@@ -91,16 +91,8 @@ def snapshot(cluster: str, *names: str, count: int | None = None) -> dict[str, s
 
 
 def build(root: Path, files: dict[str, str | None]) -> World:
-    root.mkdir()
-    make_repository(root / "blueprints.git", {"web/Kptfile": kptfile("web"), "web/team.yaml": TEAM}).tag(
-        "web/v1"
-    )
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    registered = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
     given = {path: text for path, text in files.items() if text is not None}
-    make_repository(root / "control.git", {"reconciler.yaml": CONFIGURATION, **registered, **given})
-    return World(root)
+    return write_fleet(root, "web", [{"Kptfile": kptfile("web"), "team.yaml": TEAM}], EDGES, given)
 
 
 def test_injection_looks_in_the_cluster_of_the_downstream_repository(tmp_path: Path) -> None:

@@ -40,9 +40,7 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     world = World(tmp_path_factory.mktemp("damage") / "world")
     write_world(world.root, ("edge-1",))
-    assert world.run("apply").code == 0
-    assert world.run("approve", "--all").code == 0
-    assert world.run("apply").code == 0
+    world.publish()
     with world.edit("control", "Move web to v2") as copy:
         (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
     for repository in world.repositories():

@@ -75,9 +75,7 @@ DAMAGES = ["cut off", "empty", "too large"]
 def test_damaged_pin_keeps_a_held_upstream_where_it_is(tmp_path: Path, how: str) -> None:
     world = build_world(WORLDS / "11-floating-tag", tmp_path / "w")
     world.tag("blueprints", "web/stable", "web/v1")
-    world.run("apply")
-    assert world.run("approve", "--all").code == Exit.DONE
-    world.run("apply")
+    world.publish()
     assert world.run("lock", "hold", "default/web").code == Exit.DONE
     world.tag("blueprints", "web/stable", "web/v2")
     damage(world, how, "locks/upstreams/default/web.json")

@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.read.snapshot import format_time
-from tests.support.git import EPOCH, Repo, kptfile, make_repository
-from tests.support.small_world import app, repository
+from tests.support.git import EPOCH, Repo, kptfile
+from tests.support.small_world import CONFIGURATION, app, write_fleet
 from tests.support.world import World, build_world, git
 
 pytestmark = pytest.mark.slow
@@ -17,13 +17,7 @@ pytestmark = pytest.mark.slow
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 EDGES = ("east", "north", "west")
 DAY_S, HOUR_S, FAR_AWAY = 24 * 3600, 3600, 4_102_444_800
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests: [manifests]
+WAVES = """\
   rollouts:
   - waves:
     - name: canary
@@ -53,23 +47,11 @@ spec:
 
 def make_world(root: Path, canary: str) -> World:
     """Return a fleet with web/v1 everywhere and web/v2 in review in the canary, the east."""
-    root.mkdir()
-    blueprints = make_repository(
-        root / "blueprints.git", {"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", 1)}
-    )
-    blueprints.tag("web/v1")
-    blueprints.commit({"web/app.yaml": app("web", 2)})
-    blueprints.tag("web/v2")
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    files = {"reconciler.yaml": CONFIGURATION.format(canary), "manifests/web.yaml": SET.format(1)}
-    files |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
-    make_repository(root / "control.git", files)
-    world = World(root, timed=True)
-    configuration = files["reconciler.yaml"]
-    change(world, {"reconciler.yaml": configuration.partition("  rollouts")[0]})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        assert world.run(*line).code == Exit.DONE
+    revisions = ({"Kptfile": kptfile("web"), "app.yaml": app("web", 1)}, {"app.yaml": app("web", 2)})
+    world = write_fleet(root, "web", revisions, EDGES, {"manifests/web.yaml": SET.format(1)})
+    world.timed = True
+    world.publish()
+    configuration = CONFIGURATION + WAVES.format(canary)
     change(world, {"reconciler.yaml": configuration, "manifests/web.yaml": SET.format(2)})
     assert world.run("apply").out.count("opened") == 1
     world.clock += 5 * DAY_S
@@ -141,21 +123,6 @@ def test_without_the_state_soak_counts_from_now(tmp_path: Path) -> None:
     assert not moved(world, "apply")
     world.clock += HOUR_S
     assert moved(world)
-
-
-def snapshot(world: World, taken: int | None) -> None:
-    """Commit a snapshot of healthy Deployments, with the present date on the commit."""
-    spec = "{}" if taken is None else f'{{time: "{format_time(taken)}"}}'
-    header = f"apiVersion: reconciler.dev/v1alpha1\nkind: Snapshot\nmetadata: {{}}\nspec: {spec}\n"
-    healthy = {
-        f"snapshot/{edge}.yaml": app("web", 1).replace(
-            "  name: web\n", f"  name: web\n  namespace: {edge}\n", 1
-        )
-        + "status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1,"
-        " availableReplicas: 1}\n"
-        for edge in EDGES
-    }
-    change(world, {"snapshot/snapshot.yaml": header, "snapshot/note": str(world.clock), **healthy})
 
 
 def test_a_wrong_date_in_the_control_repository_is_named_with_its_commit(tmp_path: Path) -> None:

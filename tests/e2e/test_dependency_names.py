@@ -78,8 +78,7 @@ def test_a_package_of_a_set_asks_in_the_name_of_the_set(world: World) -> None:
 
 def test_what_variants_need_stays_where_locks_are_reviewed_from_now_on(world: World) -> None:
     Repo(world.control).commit({"manifests/site.yaml": None})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     Repo(world.control).commit({"reconciler.yaml": STRICT})
 
     changes = json.loads(world.run("plan", "-o", "json").out)["changes"]

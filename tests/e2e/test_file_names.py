@@ -70,12 +70,6 @@ def rows(world: World) -> dict[str, dict[str, Any]]:
     return {change["package"]["path"]: change for change in said["changes"]}
 
 
-def publish(world: World) -> None:
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        said = world.run(*line)
-        assert said.code == 0, said
-
-
 def files(world: World, revision: str = "main", package: str = "bad") -> list[str]:
     listed = git(world.root / "edge-1.git", "ls-tree", "-rz", "--name-only", f"{revision}:{package}")
     return listed.split("\0")[:-1]
@@ -145,14 +139,14 @@ def homes(world: World, revision: str = "main") -> dict[str, str]:
 @needs_helm
 def test_resources_of_a_chart_get_files_that_clash_with_none_and_keep_them(world: World) -> None:
     add_package(world, chart_package("X", "a:b", "web"))
-    publish(world)
+    world.publish()
     first = homes(world)
     assert first == {"X": "configmap_X.yaml", "a:b": "configmap_a_b.yaml", "web": "configmap_web.yaml"}
 
     names = ("x", "X", "x.yaml/y", "x-2", "a_b", "a:b", "web")
     for revision, order in ((2, names), (3, names[::-1])):
         add_package(world, chart_package(*order, version=f"{revision}.0.0"), revision=revision)
-        publish(world)
+        world.publish()
 
         second = homes(world)
         assert {name: second[name] for name in first} == first
@@ -167,7 +161,7 @@ def test_resources_of_a_chart_get_files_that_clash_with_none_and_keep_them(world
     Repo(world.root / "edge-1.git").fsck()
 
     add_package(world, chart_package("x", "web", version="4.0.0"), revision=4)
-    publish(world)
+    world.publish()
     assert homes(world) == {"x": "configmap_x-3.yaml", "web": "configmap_web.yaml"}
 
 
@@ -175,14 +169,14 @@ def test_resources_of_a_chart_get_files_that_clash_with_none_and_keep_them(world
 def test_what_an_older_version_published_is_updated_as_it_is(world: World) -> None:
     """It did not tell these names apart: two that main has stay, and are merged."""
     add_package(world, chart_package("x", "X", "y"))
-    publish(world)
+    world.publish()
     with world.edit("edge-1", "As it was then") as copy:
         (copy / "bad/configmap_x-2.yaml").rename(copy / "bad/configmap_X.yaml")
         (copy / "bad/readme.md").write_text("1")
         (copy / "bad/README.md").write_text("2")
 
     add_package(world, chart_package("x", "X", "y", "Y", version="2.0.0"), revision=2)
-    publish(world)
+    world.publish()
 
     assert homes(world) == {
         "x": "configmap_x.yaml",
@@ -199,7 +193,7 @@ def test_what_an_older_version_published_is_updated_as_it_is(world: World) -> No
 def test_merge_that_brings_a_twin_is_blocked_until_somebody_renames_it(world: World) -> None:
     plain = {"Kptfile": kptfile("bad"), "cm.yaml": MAP.format("x")}
     add_package(world, plain)
-    publish(world)
+    world.publish()
     with world.edit("edge-1", "Mine") as copy:
         (copy / "bad/notes.md").write_text("mine")
     add_package(world, {**plain, "NOTES.md": "theirs"}, revision=2)
@@ -211,7 +205,7 @@ def test_merge_that_brings_a_twin_is_blocked_until_somebody_renames_it(world: Wo
     assert "Rename one of the files" in change["message"]
     with world.edit("edge-1", "Rename") as copy:
         (copy / "bad/notes.md").rename(copy / "bad/mine.md")
-    publish(world)
+    world.publish()
     assert {"mine.md", "NOTES.md"} <= {*files(world)}
 
 

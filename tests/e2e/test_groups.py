@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.git import BOT, Repo, kptfile, make_repository
-from tests.support.small_world import app, repository
+from tests.support.git import BOT, Repo, kptfile
+from tests.support.small_world import app, repository, write_fleet
 from tests.support.world import Said, World
 
 pytestmark = pytest.mark.slow
@@ -89,20 +89,12 @@ class Fleet:
 
 
 def make_fleet(root: Path, count: int = 3, *, group_by: str = "repository", deployment: bool = True) -> Fleet:
-    root.mkdir()
-    blueprints = make_repository(root / "blueprints.git")
-    for revision in (1, 2, 3):
-        files = {"web/Kptfile": kptfile("web"), "web/app.yaml": app("web", revision)}
-        blueprints.commit(files, message=f"web v{revision}\n")
-        blueprints.tag(f"web/v{revision}")
-    make_repository(root / "edge.git", {"README.md": "edge\n"})
     names = [f"p{number:02}" for number in range(count)]
+    revisions = [{"Kptfile": kptfile("web"), "app.yaml": app("web", number)} for number in (1, 2, 3)]
     edge = repository("edge").replace("deployment: true", f"deployment: {str(deployment).lower()}")
-    registered = {"blueprints": repository("blueprints"), "edge": edge}
-    files = {"reconciler.yaml": CONFIGURATION.format(group_by=group_by)}
-    files |= {f"manifests/repositories/{name}.yaml": text for name, text in registered.items()}
-    make_repository(root / "control.git", files)
-    fleet = Fleet(World(root), names)
+    configuration = CONFIGURATION.format(group_by=group_by)
+    files = {"manifests/edge.yaml": edge}
+    fleet = Fleet(write_fleet(root, "web", revisions, ["edge"], files, configuration=configuration), names)
     fleet.want(names, revision=1)
     return fleet
 
@@ -189,7 +181,7 @@ def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_pack
 def test_a_package_shares_its_draft_with_the_others_whatever_its_name_is_spelled_like(fleet: Fleet) -> None:
     never = CONFIGURATION.format(group_by="repository, schedule: ['0 3 29 2 *']")
     below = repository("edge").replace("branch: main", "branch: main\n    directory: packages")
-    fleet.control.commit({"reconciler.yaml": never, "manifests/repositories/edge.yaml": below})
+    fleet.control.commit({"reconciler.yaml": never, "manifests/edge.yaml": below})
     fleet.world.run("apply")
 
     one = fleet.world.run("approve", "edge/packages/p00")

@@ -18,9 +18,7 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two packages with an open draft of their second revision, and manifests that ask for more."""
     world = World(tmp_path_factory.mktemp("records") / "world")
     write_world(world.root, ("edge-1",))
-    world.run("apply")
-    world.run("approve", "--all")
-    world.run("apply")
+    world.publish()
     for number in ("1", "2"):
         with world.edit("control", f"Label {number}") as copy:
             for package in ("web", "db"):

@@ -17,9 +17,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet with four published packages: two get another revision, one is deleted."""
     world = World(tmp_path_factory.mktemp("w") / "w")
     write_world(world.root, ("edge-1", "edge-2"))
-    world.run("apply")
-    world.run("approve", "--all")
-    world.run("apply")
+    world.publish()
     control = Repo(world.control, time=world.clock + 60)
     control.commit({manifest(edge, "web"): variant(edge, "web", revision=2) for edge in ("edge-1", "edge-2")})
     control.commit({manifest("edge-1", "db"): None})
@@ -59,8 +57,7 @@ def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) ->
     root = tmp_path / "conflict"
     write_world(root, ("edge-1",))
     world = World(root)
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        assert world.run(*arguments).code == 0
+    world.publish()
     with world.edit("edge-1", "Hotfix for the sale") as copy:
         path = copy / "web/app.yaml"
         path.write_text(path.read_text().replace("web:v1", "web:hotfix"))

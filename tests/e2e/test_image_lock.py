@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import invoke
-from tests.support.git import make_repository
 from tests.support.schema import output_violations
-from tests.support.small_world import app, manifest, repository, variant
+from tests.support.small_world import app, manifest, variant, write_fleet
 from tests.support.world import World, git
 
 DIGEST = "sha256:" + "6f" * 32
@@ -44,17 +43,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     engine.write_text(ENGINE)
     engine.chmod(0o755)
     monkeypatch.setenv("PATH", str(engine.parent), prepend=":")
-    root = tmp_path / "world"
-    root.mkdir()
-    blueprints = make_repository(
-        root / "blueprints.git", {"web/Kptfile": KPTFILE, "web/app.yaml": app("web", 1)}
-    )
-    blueprints.tag("web/v1")
-    make_repository(root / "edge-1.git", {"README.md": "edge\n"})
-    control = {"reconciler.yaml": CONFIGURATION, manifest("edge-1", "web"): variant("edge-1", "web")}
-    control |= {f"repositories/{name}.yaml": repository(name) for name in ("blueprints", "edge-1")}
-    make_repository(root / "control.git", control)
-    return World(root)
+    revision = {"Kptfile": KPTFILE, "app.yaml": app("web", 1)}
+    files = {manifest("edge-1", "web"): variant("edge-1", "web")}
+    return write_fleet(tmp_path / "w", "web", [revision], ["edge-1"], files, configuration=CONFIGURATION)
 
 
 def locked(world: World, branch: str = "reconciler/fleet/state") -> dict[str, str]:

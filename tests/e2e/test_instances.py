@@ -23,8 +23,7 @@ def test_package_is_handed_to_another_instance(tmp_path: Path, monkeypatch: pyte
     write_world(tmp_path / "w", ("edge-1",), more={"second.yaml": SECOND, **others})
     world, path = World(tmp_path / "w"), manifest("edge-1", "web")
     control = Repo(world.control, time=1_767_300_000)
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     control.commit({"other/web.yaml": adopting})
 
     def second(*line: str) -> str:

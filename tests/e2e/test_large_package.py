@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.git.working_copy import NewCommit, create_bare
 from tests.support.combination import trees
-from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import CONFIGURATION, manifest, repository, variant
+from tests.support.git import Repo, kptfile
+from tests.support.small_world import manifest, variant, write_fleet
 from tests.support.world import EPOCH, World
 
 pytestmark = pytest.mark.slow
@@ -40,26 +39,20 @@ def test_package_of_two_thousand_files_travels(tmp_path: Path) -> None:
 
 def make_world(root: Path) -> World:
     """Make a catalog of one large package in two revisions, and an empty repository for it."""
-    root.mkdir()
-    releases = [
-        NewCommit(
-            f"Release {number}", {**upstream(word), "web/Kptfile": kptfile("web").encode()}, time, (tag,)
-        )
-        for number, word, time, tag in ((1, "one", EPOCH, "web/v1"), (2, "two", EPOCH + 3600, "web/v2"))
-    ]
-    create_bare(root / "blueprints.git", releases)
-    make_repository(root / "edge-1.git", {"README.md": "edge\n"})
-    files = {"reconciler.yaml": CONFIGURATION, manifest("edge-1", "web"): variant("edge-1", "web")}
-    files |= {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", "edge-1")}
-    make_repository(root / "control.git", files)
-    return World(root)
+    revisions = [{"Kptfile": kptfile("web"), **items("one")}, items("two")]
+    files = {manifest("edge-1", "web"): variant("edge-1", "web")}
+    return write_fleet(root, "web", revisions, ["edge-1"], files)
+
+
+def items(release: str) -> dict[str, bytes]:
+    return {
+        f"items/{number}.yaml": CONFIG_MAP.format(number=number, release=release).encode()
+        for number in range(FILES)
+    }
 
 
 def upstream(release: str) -> dict[str, bytes]:
-    return {
-        f"web/items/{number}.yaml": CONFIG_MAP.format(number=number, release=release).encode()
-        for number in range(FILES)
-    }
+    return {f"web/{path}": data for path, data in items(release).items()}
 
 
 def drafted(repo: Repo, branch: str) -> dict[str, bytes]:

@@ -30,9 +30,7 @@ def reviewed(tmp_path: Path) -> World:
 
 def started(world: World) -> World:
     world.tag("blueprints", "web/stable", "web/v1")
-    world.run("apply")
-    assert world.run("approve", "--all").code == 0
-    world.run("apply")
+    world.publish()
     world.tag("blueprints", "web/stable", "web/v2")
     return world
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.schema import output_violations
-from tests.support.small_world import CONFIGURATION, repository
+from tests.support.small_world import CONFIGURATION, repository, write_fleet
 from tests.support.world import World
 
 EDGES = ("edge-1", "edge-2")
@@ -67,25 +67,10 @@ def published(
     root: Path, files: Mapping[str, str], *, later: Mapping[str, str | None] | None = None, **more: str
 ) -> World:
     """Return a world in which a package with these files is published in both clusters; `later` is its v2."""
-    root.mkdir()
-    package = {f"net/{path}": text for path, text in files.items()}
-    blueprints = make_repository(
-        root / "blueprints.git", {"net/Kptfile": kptfile("net"), "net/app.yaml": APP, **package}
-    )
-    blueprints.tag("net/v1")
-    if later is not None:
-        blueprints.commit({f"net/{path}": text for path, text in later.items()})
-        blueprints.tag("net/v2")
-    for edge in EDGES:
-        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
-    registered = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *EDGES)}
+    revisions = [{"Kptfile": kptfile("net"), "app.yaml": APP, **files}, *([later] if later else [])]
     variants = {f"manifests/net-{edge}.yaml": variant(edge) for edge in EDGES}
-    make_repository(
-        root / "control.git", {"reconciler.yaml": CONFIGURATION, **registered, **variants, **more}
-    )
-    world = World(root)
-    for line in ("apply",), ("approve", "--all"), ("apply",):
-        assert world.run(*line).code == 0
+    world = write_fleet(root, "net", revisions, EDGES, variants | more)
+    world.publish()
     return world
 
 
@@ -253,8 +238,7 @@ def installed(root: Path, *files: Mapping[str, str]) -> World:
         given |= each
     make_repository(root / "control.git", given)
     world = World(root)
-    for line in ("apply",), ("approve", "--all"), ("apply",):
-        assert world.run(*line).code == 0
+    world.publish()
     return world
 
 

@@ -19,8 +19,7 @@ def world(tmp_path: Path) -> World:
 
 def upgraded(world: World) -> Path:
     """Publish, change upstream, and return the repository with an open draft of the update."""
-    for command in (("apply",), ("approve", "--all"), ("apply",)):
-        assert world.run(*command).code == 0
+    world.publish()
     Repo(world.control).commit({manifest(EDGES[0], "web"): variant(EDGES[0], "web", revision=2)})
     assert world.run("apply").code == 0
     return world.root / f"{EDGES[0]}.git"

@@ -76,8 +76,7 @@ def test_package_whose_release_is_open_is_taken_by_nobody(tmp_path: Path, policy
     world = World(tmp_path / "w")
     control = Repo(world.control, time=1_767_300_000)
     control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     control.commit({WEB: None})
     world.run("apply")
     other = variant("edge-1", "web").replace("name: web-edge-1", "name: three")

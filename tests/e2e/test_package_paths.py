@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import CONFIGURATION, repository
+from tests.support.combination import trees
+from tests.support.git import Repo, kptfile
+from tests.support.small_world import CONFIGURATION, write_fleet
 from tests.support.world import World, refs
 
 OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  size: small\n"
@@ -61,33 +62,14 @@ class Fleet(World):
     def files(self, revision: str = "main") -> dict[str, str]:
         """Return the files of a branch of `edge` as text."""
         repo = Repo(self.edge)
-        return {path: repo.git[oid].data.decode() for path, oid in _blobs(repo, revision)}
-
-
-def _blobs(repo: Repo, revision: str) -> list[tuple[str, Any]]:
-    found, pending = [], [("", repo.git.revparse_single(f"{revision}^{{tree}}"))]
-    while pending:
-        inside, tree = pending.pop()
-        for entry in tree:
-            path = f"{inside}{entry.name}"
-            if entry.type_str == "tree":
-                pending.append((f"{path}/", entry))
-            else:
-                found.append((path, entry.id))
-    return sorted(found)
+        return {path: data.decode() for path, data in trees.files(repo, trees.root(repo, revision)).items()}
 
 
 def make_fleet(root: Path, manifests: Mapping[str, str], edge: Mapping[str, str] | None = None) -> Fleet:
-    root.mkdir()
-    blueprints = make_repository(
-        root / "blueprints.git", {"app/Kptfile": kptfile("app"), "app/object.yaml": OBJECT}
-    )
-    blueprints.tag("app/v1")
-    make_repository(root / "edge.git", {"README.md": "edge\n", **(edge or {})})
-    files = {"reconciler.yaml": CONFIGURATION}
-    files |= {f"manifests/repository-{name}.yaml": repository(name) for name in ("blueprints", "edge")}
-    files |= {f"manifests/{name}.yaml": text for name, text in manifests.items()}
-    make_repository(root / "control.git", files)
+    named = {f"manifests/{name}.yaml": text for name, text in manifests.items()}
+    write_fleet(root, "app", [{"Kptfile": kptfile("app"), "object.yaml": OBJECT}], ["edge"], named)
+    if edge:
+        Repo(root / "edge.git").commit(edge)
     return Fleet(root)
 
 

@@ -88,12 +88,6 @@ def applied(world: World) -> str:
     return str(json.loads(git(world.root / "control.git", "show", f"{STATE}:applied.json"))["commit"])
 
 
-def publish(world: World) -> None:
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        said = world.run(*arguments)
-        assert said.code == 0, said
-
-
 @pytest.fixture
 def world() -> World:
     """Two published packages of one repository."""
@@ -105,7 +99,7 @@ def bring(world: World, commits: int = 1) -> None:
     commit(world, {"manifests/b.yaml": another("b")})
     for number in range(commits - 1):
         commit(world, {"NOTES.md": f"{number}\n"})
-    publish(world)
+    world.publish()
 
 
 # Outdated checkouts
@@ -148,7 +142,7 @@ def outdated(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     root = tmp_path_factory.mktemp("outdated") / "w"
     write_world(root, ("edge-1",))
     world = World(root)
-    publish(world)
+    world.publish()
     behind = clone(world)
     bring(world)
     commit(world, {"manifests/late.yaml": another("late")})
@@ -250,10 +244,10 @@ def test_branch_that_left_main_early_removes_what_it_removed_and_nothing_else(
 ) -> None:
     names = "a, b"
     commit(world, {"manifests/set.yaml": SET.replace("NAMES", names)})
-    publish(world)
+    world.publish()
     commit(world, {WEB: None, "manifests/set.yaml": SET.replace("NAMES", "a")}, branch="topic", start="main")
     commit(world, {"manifests/c.yaml": another("c"), "manifests/set.yaml": SET.replace("NAMES", "a, b, d")})
-    publish(world)
+    world.publish()
     copy = clone(world, "--branch", "topic")
 
     said = copy.run(command)
@@ -398,12 +392,6 @@ def test_older_run_that_ends_last_records_nothing(world: World, shard: str) -> N
     assert refs(world.root / "control.git")[f"refs/heads/{STATE}"] == state
     assert world.run("apply").code == 0
     assert rests(world)
-
-
-# Locks
-
-
-# Hints of deletions
 
 
 def test_remote_main_is_judged_without_a_cache(world: World) -> None:

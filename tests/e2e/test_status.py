@@ -59,8 +59,7 @@ def test_package_goes_from_pending_over_review_to_published(world: World) -> Non
 
 
 def test_variant_that_moved_has_a_row_for_each_of_its_packages(world: World) -> None:
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        assert world.run(*arguments).code == Exit.DONE
+    world.publish()
     change(
         world,
         {
@@ -101,8 +100,7 @@ def phases(world: World) -> dict[str, str]:
 
 
 def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
-    for arguments in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*arguments)
+    world.publish()
     change(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})
     world.run("apply")
     with world.edit("edge-1", "Edit", branch="drafts/web/packagevariant-2") as copy:
@@ -121,8 +119,7 @@ def test_deletion_beside_an_edited_draft_is_recorded_once(world: World) -> None:
 
 
 def test_rejection_is_asked_about_once_and_listed_afterwards(world: World) -> None:
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     row = re.compile(r"^decide +(?:web: )?retry it, or leave it +edge-1", re.MULTILINE)
     listed = re.compile(r"^keep +edge-1/web +Rejected", re.MULTILINE)
 

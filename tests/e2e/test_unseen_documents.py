@@ -82,8 +82,7 @@ def test_resource_that_functions_no_longer_see_is_not_published(world: World, wh
     assert "not ready" in world.run("status").out
 
     release(world, 5, {"app.yaml": app("web", 5)})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*line)
+    world.publish()
     assert "web:v5" in git(world.root / "edge-1.git", "show", "main:web/app.yaml")
 
 
@@ -112,6 +111,5 @@ def test_broken_file_is_not_published_without_a_pipeline(plain: World, end: str)
     assert (checked.code, "Correct the file" in checked.out) == (3, True), checked
 
     release(plain, 5, {"app.yaml": app("web", 5)})
-    for line in (("apply",), ("approve", "--all"), ("apply",)):
-        plain.run(*line)
+    plain.publish()
     assert "web:v5" in git(plain.root / "edge-1.git", "show", "main:web/app.yaml")

@@ -17,8 +17,7 @@ def world(tmp_path: Path) -> World:
     write_world(
         world.root, ("edge-1",), more={manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
     )
-    for command in (("apply",), ("approve", "--all"), ("apply",)):
-        world.run(*command)
+    world.publish()
     upstream = Repo(world.root / "blueprints.git")
     upstream.commit({"web/app.yaml": app("web", 3)}, message="web: a smaller image\n\nBecause of the disk.\n")
     upstream.commit({"db/app.yaml": app("db", 2)}, message="db: not about web\n")

@@ -9,8 +9,8 @@ import pytest
 
 from tests.e2e.test_secrets import outputs
 from tests.support.charts import KPTFILE, needs_helm
-from tests.support.git import Repo, make_repository
-from tests.support.small_world import repository
+from tests.support.git import Repo
+from tests.support.small_world import write_fleet
 from tests.support.world import World, git, restored
 
 pytestmark = [needs_helm, pytest.mark.slow]
@@ -110,14 +110,14 @@ def release(number: int) -> dict[str, str]:
         "  mutators:\n", "  mutators:\n  - image: apply-setters:v0.2\n    configPath: setters.yaml\n"
     )
     return {
-        "web/Kptfile": setters,
-        "web/setters.yaml": SETTERS.format(turn=turn),
-        "web/chart.yaml": CONFIG.replace("{turn}", turn),
-        "web/charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: 1.{number}.0\n",
-        "web/charts/web/values.yaml": json.dumps(values, indent=2) + "\n",
-        "web/charts/web/templates/_conf.tpl": HELPERS,
-        "web/charts/web/templates/secret.yaml": SECRET,
-        "web/charts/web/templates/deployment.yaml": DEPLOYMENT,
+        "Kptfile": setters,
+        "setters.yaml": SETTERS.format(turn=turn),
+        "chart.yaml": CONFIG.replace("{turn}", turn),
+        "charts/web/Chart.yaml": f"apiVersion: v2\nname: web\nversion: 1.{number}.0\n",
+        "charts/web/values.yaml": json.dumps(values, indent=2) + "\n",
+        "charts/web/templates/_conf.tpl": HELPERS,
+        "charts/web/templates/secret.yaml": SECRET,
+        "charts/web/templates/deployment.yaml": DEPLOYMENT,
     }
 
 
@@ -139,22 +139,11 @@ def world() -> World:
 
 
 def make_world(root: Path) -> World:
-    root.mkdir(exist_ok=True)
-    blueprints = make_repository(root / "blueprints.git", release(1))
-    blueprints.tag("web/v1")
-    blueprints.commit(release(2), message="second\n")
-    blueprints.tag("web/v2")
-    make_repository(root / f"{EDGE}.git", {"README.md": "edge\n"})
-    control = {
-        "reconciler.yaml": "apiVersion: reconciler.dev/v1alpha1\nkind: Reconciler\nmetadata: {name: fleet}\n",
-        "variants/web.yaml": variant(1),
-    }
-    control |= {f"repositories/{name}.yaml": repository(name) for name in ("blueprints", EDGE)}
-    make_repository(root / "control.git", control)
-    world = World(root)
+    files = {"manifests/variant.yaml": variant(1)}
+    world = write_fleet(root, "web", [release(1), release(2)], [EDGE], files)
     assert world.run("apply").code == 0
     assert world.run("approve", NAME).code == 0
-    Repo(root / "control.git").commit({"variants/web.yaml": variant(2)})
+    Repo(root / "control.git").commit({"manifests/variant.yaml": variant(2)})
     return world
 
 

@@ -4,7 +4,7 @@ A life is a drawn fleet and drawn steps of people, upstream authors, clusters an
 after each step runs settle, and every oracle of tests/support/combination/oracles.py is asked. The
 driver is written by hand and not with hypothesis: lives are tests of their own that several processes
 share, and `make soak` plays them for hours. A theme and a seed are a life, and a failure prints its
-steps, which `tests/e2e/test_kept_lives.py` keeps as they are.
+steps.
 """
 
 import os

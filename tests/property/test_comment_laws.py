@@ -52,10 +52,6 @@ class Part:
             yield from part.walk()
 
 
-def _places(part: Part) -> list[list[str]]:
-    return [getattr(part, place) for place in PLACES]
-
-
 class Layout(NamedTuple):
     """How a side writes its documents."""
 
@@ -146,9 +142,7 @@ class Author:
         self._drop_impossible(root)
 
     def edit_comments(self, root: Part, *, only_add: bool = False) -> None:
-        """Add, change, remove and move comments."""
-        if not only_add and self._one_in(3):
-            self._move_comment(root)
+        """Add, change and remove comments."""
         for part in root.walk():
             for place in PLACES:
                 notes = getattr(part, place)
@@ -160,13 +154,15 @@ class Author:
                     notes.insert(self._below(len(old) + 1) + (notes[:1] == [""]), self._note())
         self._drop_impossible(root)
 
-    def _move_comment(self, root: Part) -> None:
-        parts = [*root.walk()]
-        notes = [(each, note) for part in parts for each in _places(part) for note in each if note]
-        if notes:
-            source, note = self._random.choice(notes)
-            source.remove(note)
-            self._random.choice(_places(self._random.choice(parts))).append(note)
+    def move_comment(self, root: Part, note: str) -> None:
+        """Move a comment with a line of its own to another place, if it is still there."""
+        parts, lines = [*root.walk()], [place for place in PLACES if place != "behind"]
+        for notes in (getattr(part, place) for part in parts for place in lines):
+            if note in notes:
+                notes.remove(note)
+                getattr(self._random.choice(parts), self._random.choice(lines)).append(note)
+                break
+        self._drop_impossible(root)
 
     def _decorate(self, root: Part) -> None:
         for part in root.walk():
@@ -275,12 +271,15 @@ def listed(updated: Updated) -> str:
 def draw(random: Random, layout: Layout = PLAIN) -> tuple[Part, Part, Part]:
     """Return a document, and what two authors made of it."""
     base = Author(random, "b", layout).document()
+    moving = random.choice([*notes_of(base)] or [""])
     sides = []
     for name in ("u", "l"):
         side, author = deepcopy(base), Author(random, name, layout)
         for edit in (author.edit_values, author.edit_parts, author.edit_comments):
             if random.randrange(3):
                 edit(side)
+        if random.randrange(2):
+            author.move_comment(side, moving)
         sides.append(side)
     return base, *sides
 
@@ -315,8 +314,9 @@ def test_every_comment_of_both_sides_comes_once_or_is_listed(random: Random, lay
         assert note in text + dropped, note
     if not updated.conflicts:
         for note in old.keys() - (theirs.keys() & ours.keys()):
+            is_moved = {**theirs, **ours}.get(note, old[note]) != old[note]
             is_removed = all(old[note][0] in each for each in names)  # and not with its value
-            assert not is_removed or note not in text, f"{note} was removed"
+            assert is_moved or not is_removed or note not in text, f"{note} was removed"
         for note in old.keys() & theirs.keys() & ours.keys():
             assert note in text + dropped, f"{note} was left alone"
 

@@ -1,9 +1,9 @@
 """A small world as real repositories: control, blueprints, a few downstreams with two packages each."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from tests.support.git import kptfile, make_repository
+from tests.support.git import Change, kptfile, make_repository
 from tests.support.world import World, restored
 
 EDGES = ("edge-1", "edge-2", "edge-3")
@@ -27,15 +27,39 @@ def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str
     make_repository(root / "control.git", files | dict(more or {}))
 
 
+def write_fleet(
+    root: Path,
+    package: str,
+    revisions: Sequence[Mapping[str, Change]],
+    edges: Collection[str],
+    files: Mapping[str, str],
+    *,
+    configuration: str = "",
+) -> World:
+    """Make a fleet for one upstream package; `files` are those of control beside the Repositories.
+
+    Each revision changes files of the one before.
+    """
+    root.mkdir(exist_ok=True)
+    blueprints = make_repository(root / "blueprints.git")
+    for number, changes in enumerate(revisions, start=1):
+        blueprints.commit({f"{package}/{path}": text for path, text in changes.items()})
+        blueprints.tag(f"{package}/v{number}")
+    for edge in edges:
+        make_repository(root / f"{edge}.git", {"README.md": f"{edge}\n"})
+    registered = {f"manifests/{name}.yaml": repository(name) for name in ("blueprints", *edges)}
+    control = {"reconciler.yaml": configuration or CONFIGURATION, **registered, **files}
+    make_repository(root / "control.git", control)
+    return World(root)
+
+
 def published(*edges: str) -> World:
     """Return a small world, by default of one downstream, in which every package is published."""
 
     def build(root: Path) -> World:
         write_world(root, edges or EDGES[:1])
         world = World(root)
-        for line in (("apply",), ("approve", "--all"), ("apply",)):
-            said = world.run(*line)
-            assert said.code == 0, said
+        world.publish()
         return world
 
     return restored("-".join(("published", *edges)), build)

@@ -111,6 +111,12 @@ class World:
             code = invoke(line)
         return Said(code, out.getvalue(), err.getvalue())
 
+    def publish(self) -> None:
+        """Publish everything that is asked for: apply, approve all of it, and apply what follows."""
+        for line in (("apply",), ("approve", "--all"), ("apply",)):
+            said = self.run(*line)
+            assert said.code == 0, said
+
     def consent(self) -> None:
         """Consent to every refused deletion of the plan, by a commit to the configuration."""
         sums = sorted(set(re.findall(r"(\w{64}): why", self.run("plan").out)))

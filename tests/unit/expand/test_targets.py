@@ -141,7 +141,7 @@ def test_object_is_there_once_in_whatever_version_the_snapshot_has_it() -> None:
 
 
 def test_object_that_the_snapshot_has_in_another_served_version_is_selected() -> None:
-    """Clusters list objects in the version that they prefer, which may change from one snapshot to the next."""
+    """Clusters list objects in the version that they prefer, which may change between snapshots."""
     newer = {(NEXT, "Cluster"): (replace(OBJECT, api_version=NEXT),)}
     snapshot = Snapshot(present=True, objects=of_crd(DEFINED)["objects"] | newer)
 

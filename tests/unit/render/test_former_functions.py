@@ -98,8 +98,10 @@ def test_what_a_function_made_of_its_own_arguments_is_no_edit(pipeline: Pipeline
         world.variants["web"] = spec
         assert [change.conflicts for change in world.run().changes] == [()]
         world.merge("edge", world.drafts("edge")[0])
+        world.edit("edge", "web", {"mine.txt": "x\n"})
         world.run()
 
     main = world.repositories["edge"].at(MAIN).packages["web"]
     assert f"color: {color}\n" in main["a.yaml"].data.decode()
     assert "b.yaml" not in main
+    assert ("by-value: red\n" in main["Kptfile"].data.decode()) is (pipeline is not None)
