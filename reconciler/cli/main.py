@@ -161,7 +161,7 @@ def entrypoint() -> None:
 def _work() -> int:
     # What a run makes lives to its end and has few cycles: the collector looks for them rarely (the replies
     # of forges have some), and not at the end: a plan of nine packages takes 0.7 s of CPU instead of 1.0 s.
-    gc.set_threshold(200_000, 20, 100)
+    gc.set_threshold(1_000_000, 20, 100)
     # Pydantic would look through all installed distributions for plugins, which change what it reads.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     _show_progress()

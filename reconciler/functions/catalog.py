@@ -6,6 +6,7 @@ version outside of the range needs a container: another version would silently g
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from reconciler.base.suggestions import close_names
@@ -157,6 +158,7 @@ def find_claim(image: Image, *, floating: bool = True, pinned: str = "") -> Vers
     return None if claim is None or claim.profile == UNSTUDIED else claim
 
 
+@cache
 def closest_function(image: Image) -> str:
     """Return a hint with the function of the catalog that an image probably means, "" if it means none.
 

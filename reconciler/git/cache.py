@@ -347,9 +347,14 @@ def drop_old_packs(directory: Path) -> None:
     old = time.time() - _PACK_LIFE_S
     packs = [path for path in (directory / "objects" / "pack").glob("*.pack") if path.stat().st_mtime < old]
     for pack in packs:
-        # The index first: readers look for indexes, and then need the pack.
-        pack.with_suffix(".idx").unlink(missing_ok=True)
-        pack.unlink(missing_ok=True)
+        drop_pack(pack)
+
+
+def drop_pack(pack: Path) -> None:
+    """Remove a pack from the mirror of a local repository, which has what is in it."""
+    # The index first: readers look for indexes, and then need the pack.
+    pack.with_suffix(".idx").unlink(missing_ok=True)
+    pack.unlink(missing_ok=True)
 
 
 def record_packs(directory: Path) -> None:

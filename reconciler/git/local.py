@@ -165,7 +165,7 @@ def _check_git_directory(path: Path, directory: Path) -> None:
         _check_format(path, _text(directory / "config"))
     seen: set[tuple[int, int]] = set()
     for name in _DIRECTORIES:
-        _walk(directory / name, seen)
+        _walk(str(directory / name), seen)
     stores = [directory / "objects"]
     for store in stores:
         alternates = store / "info" / "alternates"
@@ -174,7 +174,7 @@ def _check_git_directory(path: Path, directory: Path) -> None:
             lines = (line for line in _text(alternates).splitlines() if line and not line.startswith("#"))
             stores += [store / line for line in lines]
             for more in stores[1:]:
-                _walk(more, seen)
+                _walk(str(more), seen)
 
 
 def _check_format(path: Path, config: str) -> None:
@@ -186,19 +186,20 @@ def _check_format(path: Path, config: str) -> None:
         raise UnavailableError(message, hint="Run `git refs migrate --ref-format=files` in it.")
 
 
-def _walk(directory: Path, seen: set[tuple[int, int]]) -> None:
-    """Check all files below a directory; links are followed, each directory is looked at once."""
+def _walk(directory: str, seen: set[tuple[int, int]], *, is_link: bool = True) -> None:
+    """Check all files below a directory; links are followed, what each leads to is looked at once."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        status = directory.stat()
-        if (status.st_dev, status.st_ino) in seen:
-            return
-        seen.add((status.st_dev, status.st_ino))
+        if is_link:
+            status = Path(directory).stat()
+            if (status.st_dev, status.st_ino) in seen:
+                return
+            seen.add((status.st_dev, status.st_ino))
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_file(follow_symlinks=False):
                     continue
                 if entry.is_dir():
-                    _walk(Path(entry.path), seen)
+                    _walk(entry.path, seen, is_link=entry.is_symlink())
                 else:
                     _check_file(Path(entry.path))
 

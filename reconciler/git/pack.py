@@ -297,10 +297,10 @@ def pack_bytes(records: Mapping[Oid, bytes]) -> bytes:
     return pack + sha1(pack).digest()
 
 
-def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> bytes:
+def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> tuple[Path, bytes]:
     """Write pack and index into a repository's object directory; readers see both or neither.
 
-    Returns: the pack.
+    Returns: the pack, and where it is.
 
     Raises: OSError; then readers see neither.
     """
@@ -311,7 +311,7 @@ def write_pack(directory: Path, records: Mapping[Oid, bytes]) -> bytes:
     path = directory / "pack" / f"pack-{name}.pack"
     _write_atomically(path, pack)
     _write_atomically(path.with_suffix(".idx"), index_bytes(records, pack[-20:]))
-    return pack
+    return path, pack
 
 
 def _write_atomically(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
 from reconciler.base.text import some
+from reconciler.git.cache import drop_pack
 from reconciler.git.command import GitResult, last_line, run_git
 from reconciler.git.database import NO_OBJECT, objects_directory
 from reconciler.git.local import is_sha256, sha256_error
@@ -167,7 +168,7 @@ def _push_here(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult:
     """
     refs = mirror.open().references
     # What this run made for the push: whatever else a new tip has is in the repository.
-    pack, mirror.unpushed = mirror.unpushed or pack_bytes({}), b""
+    written, mirror.unpushed = mirror.unpushed, None
     try:
         tips = {u.ref: Oid(str(tip.resolve().target)) if (tip := refs.get(u.ref)) else None for u in updates}
     except NO_OBJECT as error:
@@ -181,8 +182,12 @@ def _push_here(mirror: Mirror, updates: Sequence[RefUpdate]) -> GitResult:
         commands = [f"{u.expected or _NO_OID} {u.new or _NO_OID} {u.ref}" for u in waiting]
         commands[0] += "\0report-status atomic delete-refs side-band-64k quiet"
         # A push that only deletes has no pack.
-        pack = pack if any(u.new for u in waiting) else b""
-        return _receive(mirror, b"".join((*map(_packet, commands), b"0000", pack)), lines.values())
+        has_pack = any(u.new for u in waiting)
+        pack = (written[1] if written else pack_bytes({})) if has_pack else b""
+        result = _receive(mirror, b"".join((*map(_packet, commands), b"0000", pack)), lines.values())
+        if written and has_pack and not result.code:
+            drop_pack(written[0])  # each later run would check it
+        return result
     return GitResult(int(bool(stale)), "\n".join(lines.values()).encode(), "")
 
 

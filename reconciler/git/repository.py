@@ -69,7 +69,7 @@ class Mirror(Database):
         self._timed_out: UnavailableError | None = None
         self._is_checked = False
         self.read_s = DEFAULT_READ_S
-        self.unpushed = b""
+        self.unpushed: tuple[Path, bytes] | None = None
 
     @property
     def is_local(self) -> bool:
