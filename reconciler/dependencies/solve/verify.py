@@ -42,7 +42,10 @@ def _violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str]:
     solution = replace(solution, candidates=chosen)
     installs = {inputs.instance_of(i): i for i in inputs.installs if not i.external}
     locked = {pin.instance: pin.candidate for pin in inputs.pins}
-    yield from _install_violations(solution, installs, locked)
+    # What is to be upgraded and gives way is held at its lock by another resolution.
+    upgrade = inputs.choices.upgrade
+    fixed = {i: held for i, held in locked.items() if upgrade.isdisjoint({i.name, str(i)})}
+    yield from _install_violations(solution, installs, fixed)
     by_package = grouped((instance.package, instance) for instance in solution.resolved)
     for instance, candidate in solution.candidates.items():
         install = installs.get(instance)

@@ -144,6 +144,17 @@ def test_upgrading_what_cannot_move_takes_nothing_away(move: Move) -> None:
     assert pins(after) == pins(before)
 
 
+def test_an_upgrade_that_no_version_allows_keeps_what_is_locked() -> None:
+    database = install("db", "db.io", "")
+    before = decided({}, CARVEL, install("app", "app.io", ""), database)
+
+    upgrade = ResolveOptions(upgrade=frozenset({"app.io"}))
+    after = decided(before.files, CARVEL, install("app", "app.io", ">=9.0.0"), database, options=upgrade)
+
+    assert [problem.reason for problem in after.problems] == ["DependencyConflict"]
+    assert pins(after) == pins(before)
+
+
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
 def test_what_is_locked_for_a_manifest_goes_with_it(move: Move) -> None:
     before = decided({}, move.packages, move.before)
