@@ -502,7 +502,9 @@ def lock_solution(
     def place(parent: Instance) -> tuple[str, str, str]:
         return (parent.slot.namespace, named[parent].name or parent.name, str(parent))
 
-    fresh = [package for instance, package in held.items() if instance in solution.failed]
+    objects = installing_objects(named.values())
+    unsolved = (package for instance, package in held.items() if instance in solution.failed)
+    fresh = [package for package in unsolved if package.object not in objects]
     for instance, package in named.items():
         parents, former = package.requested_by, held.get(instance)
         owner = former.owner if former and former.owner in parents else min(parents, key=place, default=None)
@@ -511,6 +513,11 @@ def lock_solution(
         packages=tuple(sorted(fresh, key=lambda package: package.instance)),
         skipped=tuple(sorted(solution.skipped, key=lambda skipped: (skipped.parent, skipped.requirement))),
     )
+
+
+def installing_objects(packages: Iterable[Resolved]) -> frozenset[str]:
+    """Return the objects that install Crossplane packages: what one of them installed before is replaced."""
+    return frozenset(package.object for package in packages if keeps_ownership(package.instance))
 
 
 def _with_objects(

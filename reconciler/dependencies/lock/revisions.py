@@ -343,7 +343,9 @@ class PreviousLock(Struct, frozen=True):
         former = (other for other in self.resolution.packages if other.instance == package.instance)
         previous_object = next(former, package).object
         own_revisions = tuple(r for r in self.revisions if r.package == previous_object)
-        last = max((r.revision for r in own_revisions), default=0)
+        # The object may have had another package before: its numbers count on, too.
+        objects = {previous_object, package.object}
+        last = max((r.revision for r in self.revisions if r.package in objects), default=0)
         return own_revisions if previous_object == package.object else (), last
 
 

@@ -28,6 +28,7 @@ from reconciler.dependencies.lock.format import (
     SolverRecord,
     check_lock,
     exclusive_owners,
+    installing_objects,
     keeps_ownership,
     lock_changes,
     lock_solution,
@@ -227,7 +228,9 @@ def autoremove(
 def retain_all(fresh: Resolution, before: Resolution) -> Resolution:
     """Return a resolution with every locked package: missing manifests may only be unreadable."""
     there = {package.instance for package in fresh.packages}
-    return _with_kept(fresh, before, {package.instance for package in before.packages} - there)
+    objects = installing_objects(fresh.packages)
+    retained = {p.instance for p in before.packages if p.instance not in there and p.object not in objects}
+    return _with_kept(fresh, before, retained)
 
 
 def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:

@@ -278,3 +278,33 @@ def test_an_index_that_makes_a_package_an_alias_of_another_one_moves_nothing_by_
 
     assert [problem.subject for problem in after.problems] == ["Provider s3"]
     assert pins(after) == pins(before)
+
+
+def web(version: str) -> str:
+    return crossplane("web", version).replace("kind: Configuration", "kind: Provider")
+
+
+def test_a_provider_that_takes_over_a_dependency_counts_its_revisions_on() -> None:
+    packages = registry("x.io") + web("v1.0.0") + web("v2.0.0")
+    files: Files = {}
+    for version in ("v1.0.0", "v2.0.0"):
+        files = decided(files, packages, asked("x.io"), provider("web", version)).files
+
+    family = provider("web", "v1.0.0").replace("x.io/web", "x.io/fam")
+    after = decided(files, packages, asked("x.io"), family)
+
+    assert after.problems == ()
+    (lock,) = (scope.after.lock for scope in after.scopes if scope.after)
+    assert [r.revision for r in lock.revisions if r.package == "Provider/web"] == [3]
+
+
+def test_a_provider_has_one_package_also_while_a_manifest_cannot_be_read() -> None:
+    packages = registry("x.io") + web("v1.0.0")
+    before = decided({}, packages, provider("web", "v1.0.0"))
+    family = provider("web", "v1.0.0").replace("x.io/web", "x.io/fam")
+    world = replace(world_of(packages + family), cluster="dev")
+
+    after = update_locks(FleetInputs((world,), frozenset({"dev"})), read_locks(before.files))
+
+    assert after.problems == ()
+    assert pins(after) == ["x.io/fam v1.0.0 as Provider/web"]
