@@ -91,7 +91,7 @@ def with_defaults(value: Mapping[str, Any], kind: str) -> dict[str, Any]:
     What is no kind of this table stays as it is, but for these fields, and so does one of a wrong shape.
     """
     done: dict[str, Any] = without_nulls(value)
-    with suppress(AttributeError, TypeError, KeyError):
+    with suppress(AttributeError):
         _complete(done, kind)
     return done
 

@@ -21,13 +21,32 @@ RESIZED = POD.replace("i:1", "i:1, resources: {limits: {cpu: 1}}")
 SELECTOR = "selector: {matchLabels: {a: b}}"
 BALANCER = "type: LoadBalancer, loadBalancerClass"
 LOCAL = "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort"
+HTTP = "scheme: HTTP, path: /"
+CHECKED = "timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3"
+COMPLETED = [
+    ("livenessProbe: {httpGet: {port: 80}}", f"livenessProbe: {{httpGet: {{port: 80, {HTTP}}}, {CHECKED}}}"),
+    ("readinessProbe: {grpc: {port: 80}}", f"readinessProbe: {{grpc: {{port: 80, service: ''}}, {CHECKED}}}"),
+    ("lifecycle: {preStop: {httpGet: {port: 80}}}",
+        f"lifecycle: {{preStop: {{httpGet: {{port: 80, {HTTP}}}}}}}"),
+    ("env: [{name: n, valueFrom: {fieldRef: {fieldPath: a}}}]",
+        "env: [{name: n, valueFrom: {fieldRef: {fieldPath: a, apiVersion: v1}}}]"),
+    ("ports: [{containerPort: 80}]", "ports: [{containerPort: 80, protocol: TCP}]"),
+    ("resources: {limits: {cpu: 1}}", "resources: {limits: {cpu: 1}, requests: {cpu: 1}}"),
+]  # fmt: skip
+"""Fields of a container, and the same with what the API server fills in."""
 CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requests: {storage: 1Gi}}}}]"
+
+
+def container(fields: str) -> str:
+    return POD.replace("i:1", f"i:1, {fields}")
 
 
 @pytest.mark.parametrize(
     ("kind", "old", "new", "faults"),
     [
         ("Deployment.apps", SELECTOR, "selector: {matchLabels: {a: c}}", ["spec.selector"]),
+        ("Deployment.apps", f"{SELECTOR}, strategy: a", "selector: {matchLabels: {a: c}}, strategy: a",
+            ["spec.selector"]),
         ("Deployment.apps", "replicas: 1", "replicas: 2", []),
         ("Deployment.apps", f"{SELECTOR}, strategy: null", f"{SELECTOR}, paused: false", []),
         ("DaemonSet.apps", SELECTOR, "selector: {matchLabels: {a: c}}", ["spec.selector"]),
@@ -47,6 +66,11 @@ CLAIM = "volumeClaimTemplates: [{metadata: {name: data}, spec: {resources: {requ
             f"template: {POD.replace('spec: {', 'spec: {affinity: {podAffinity: {a: b}}, ')}",
             ["spec.template"]),
         ("Job.batch", f"template: {POD}", f"template: {POD.replace('i:1', 'i:1, tty: false')}", []),
+        *(("Job.batch", f"template: {container(old)}", f"template: {container(new)}", [])
+            for old, new in COMPLETED),
+        ("Job.batch", f"template: {container('livenessProbe: {httpGet: {port: 80}}')}",
+            f"template: {container('livenessProbe: {httpGet: {port: 80, scheme: HTTPS}}')}",
+            ["spec.template"]),
         ("Job.batch", "backoffLimit: 1", "backoffLimit: 2", []),
         ("Job.batch", "completions: 1", "completions: 2", ["spec.completions"]),
         ("Job.batch", "completions: 1, completionMode: Indexed",
@@ -134,6 +158,19 @@ def test_update_of_a_spec_has_these_faults(kind: str, old: str, new: str, faults
 )
 def test_update_of_an_object_has_these_faults(kind: str, old: str, new: str, faults: list[str]) -> None:
     assert [fault.path for fault in find_faults(read(old), read(new), kind, OLD)] == faults
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("roleRef", "cannot change roleRef"),
+        ("provisioner", "updates to provisioner are forbidden"),
+        ("value", "may not be changed in an update"),
+        ("spec.selector", "field is immutable"),
+    ],
+)
+def test_reason_is_in_the_words_of_the_api_server(path: str, reason: str) -> None:
+    assert ImmutableField(path, frozenset(), OLD, NEW).reason == reason
 
 
 def at(path: str, value: object, beside: str = "") -> dict[str, Any]:

@@ -142,7 +142,7 @@ def test_kinds_of_kubernetes_and_of_tools_have_no_definition(
 
 def policy(expression: str, rule: str = "", *, binding: str = "", **spec: str) -> list[dict[str, Any]]:
     """Return a policy with this validation and its binding."""
-    rule = rule or "apiGroups: ['x.io'], apiVersions: [v1], operations: ['*'], resources: [limits]"
+    rule = rule or LIMIT_RULE
     more = "".join(f"  {key}: {value}\n" for key, value in spec.items())
     kind = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy"
     return [
@@ -187,10 +187,11 @@ HERE = "policy p cannot be judged: its parameters are in its namespace, which is
 TWICE = "[{expression: object.nope == 1}, {expression: 'false', message: bad}]"
 CONDITIONS = "[{name: a, expression: object.nope == 1}, {name: b, expression: 'false'}]"
 SPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: shop, labels: {{env: {}}}}}\n"
-SPACES = (
-    "apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces]}],"
-    " namespaceSelector: {matchLabels: {env: N}}, excludeResourceRules: [{resources: [x]"
-)
+OF_SPACE = "}], namespaceSelector: {matchLabels: {env: N}}, excludeResourceRules: [{resources: [x]"
+SPACES = f"apiGroups: [''], apiVersions: [v1], operations: ['*'], resources: [namespaces]{OF_SPACE}"
+NO_SPACE = "policy p cannot be judged: it selects namespaces, and that of the object is not known"
+NAMED = "{kubernetes.io/metadata.name: shop}"
+LIMIT_RULE = "apiGroups: ['x.io'], apiVersions: [v1], operations: ['*'], resources: [limits]"
 CONVERTED = "policy p cannot be judged: it is for another version of Deployment"
 DEFAULT = definition("{type: object, default: {}, properties: {most: {type: integer, default: 3}}}")
 
@@ -303,6 +304,23 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
             id="labels that a namespace has no more"),
         pytest.param(SPACE.format("a"), SPACE.format("b"), policy("false", SPACES.replace("N", "b")), REFUSED,
             id="its new labels"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS + OF_SPACE.replace("N", "dev")), REFUSED,
+            id="the labels of its namespace"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS + OF_SPACE.replace("N", "prod")), [],
+            id="other labels than those of its namespace"),
+        pytest.param("", APP.replace("shop", "new"), policy("false", DEPLOYMENTS + OF_SPACE),
+            [("not judged", "policy p cannot be judged: the labels of namespace new are not known")],
+            id="the labels of a namespace that is not known"),
+        pytest.param("", limit("{}"), [*policy("false", LIMIT_RULE + OF_SPACE), DEFAULT], REFUSED,
+            id="an object in no namespace is not selected by one"),
+        pytest.param("", SPACE.format("a"), policy("false", SPACES.replace("{env: N}", NAMED)), REFUSED,
+            id="a namespace by the label of its name"),
+        pytest.param(SPACE.format("a"), "", policy("false", SPACES.replace("N", "a")),
+            [("refused", "policy p for its deletion: bad")], id="the labels of a namespace that goes"),
+        pytest.param("", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
+            policy("false", SPACES.replace("N", "a")), [], id="a namespace without labels"),
+        pytest.param("", APP.replace(", namespace: shop", ""), policy("false", DEPLOYMENTS + OF_SPACE),
+            [("not judged", NO_SPACE)], id="a namespace that the object does not name"),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", scope: Cluster"), [], id="scope"),
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", resourceNames: [other]"), [], id="names"),
         pytest.param("", APP, policy("false", DEPLOYMENTS.replace("deployments", "deployments/scale")), [],
