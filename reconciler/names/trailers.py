@@ -170,7 +170,7 @@ def read_answers(messages: Iterable[str], package: str, *, alone: bool) -> Answe
 
 
 def _values(message: str) -> Iterator[tuple[str, list[str]]]:
-    for match in _LINE.finditer(message.replace("\r\n", "\n")):
+    for match in _LINE.finditer(message):
         yield match["key"].capitalize(), match["value"].split()
 
 

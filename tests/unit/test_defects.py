@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from reconciler.base.defects import DefectError, guard, isolate
+from reconciler.base.defects import LOGGER, DefectError, guard, isolate
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError
 from reconciler.base.redact import Redactor
 from reconciler.cli.stderr import DefectLog
@@ -91,8 +91,10 @@ def test_one_bug_in_many_units_is_one_traceback_with_a_count(capsys: pytest.Capt
             with suppress(DefectError), guard(f"edge/p{number}"):
                 raise KeyError("odd")
         summary = log.summary()
+        is_printed_twice = logging.getLogger(LOGGER).propagate
     err = capsys.readouterr().err
     assert err.count("Traceback") == 1
     assert "edge/p0: KeyError" in err
     assert "999" in summary
+    assert (is_printed_twice, logging.getLogger(LOGGER).propagate) == (False, True)
     assert summary.count("\n  python ") == 1

@@ -26,6 +26,8 @@ ADDRESSES = (
     "--downstream-url",
     "https://github.com/acme/edge",
 )
+WRITE_MANIFESTS = "write your repositories and a package into manifests/: the files show how"
+COMMIT = 'git add . && git commit -m "Describe the fleet"'
 FOLDERS = {
     "reconciler.yaml": "",
     "manifests/repositories.yaml": "../",
@@ -98,6 +100,34 @@ def test_what_the_comments_show_is_the_default(tmp_path: Path) -> None:
         manifests=("manifests",),
         credentials=(CredentialRule("https://git.example.com/", token_env="GIT_TOKEN"),),
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "steps"),
+    [
+        ((), [WRITE_MANIFESTS, "cd {there}", "git init -b main", COMMIT]),
+        (ADDRESSES, ["cd {there}", "git init -b main", COMMIT]),
+    ],
+    ids=["nothing", "addresses"],
+)
+def test_next_steps_are_those_that_are_left(
+    tmp_path: Path, arguments: tuple[str, ...], steps: list[str]
+) -> None:
+    told = run(str(tmp_path / "fleet"), *arguments).partition("Next:\n")[2].splitlines()
+
+    assert [step.strip() for step in told] == [
+        *(step.format(there=tmp_path / "fleet") for step in steps),
+        "reconciler plan",
+    ]
+
+
+def test_next_steps_begin_where_the_files_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pygit2.init_repository(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    told = run(".", *ADDRESSES).partition("Next:\n")[2].splitlines()
+
+    assert [step.strip() for step in told] == [COMMIT, "reconciler plan"]
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import Oid
 from reconciler.read.control import (
     ControlHistory,
+    OpenControl,
     ProposedChange,
     absolute_remote,
     open_control,
     open_proposed_change,
 )
 from tests.support.control import create_world
-from tests.support.git import Repo
+from tests.support.git import Repo, make_repository
 from tests.support.world import git
 
 
@@ -167,6 +168,23 @@ def test_change_with_a_history_of_its_own_cannot_be_compared(tmp_path: Path, mir
 
     assert str(caught.value) == f"{alone} has no history in common with main"
     assert "git fetch --unshallow" in caught.value.hint
+
+
+@pytest.mark.parametrize("is_pushed", [True, False])
+def test_paths_that_differ_are_found_in_whichever_history_has_the_commits(
+    tmp_path: Path, mirrors: Mirrors, *, is_pushed: bool
+) -> None:
+    shared = make_repository(tmp_path / "shared.git", {"a.yaml": "1", "b.yaml": "1", "c.yaml": "1"})
+    git(tmp_path, "clone", "-q", "--bare", "shared.git", "copy.git")
+    copy, old = Repo(tmp_path / "copy.git"), shared.oid("main")
+    new = (shared if is_pushed else copy).commit({"a.yaml": "2", "b.yaml": None}, branch="main")
+    mirror, objects = (mirrors.open(str(repo.path)) for repo in (shared, copy))
+    opened = OpenControl(mirror, objects, Commit(new, 1), "main", published=is_pushed)
+
+    trees = [shared.tree(old), (shared if is_pushed else copy).tree(new)]
+    changed = ControlHistory(opened).changed_paths(*trees, ["a.yaml", "b.yaml", "c.yaml", "none.yaml"])
+
+    assert changed == {"a.yaml", "b.yaml"}
 
 
 @pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])

@@ -147,6 +147,7 @@ ASKED = "Title\n\nConflict: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb\
         (FULL, True, True),
         (FULL, False, True),
         ("keep:   web/app.yaml\n  ConfigMap/app\n  data.color aaaaaa-bbbbbb", True, True),
+        ("Keep: web/app.yaml\r\n  ConfigMap/app data.color\r\n\r\nMore", True, True),
         ("Keep: app.yaml ConfigMap/app data.color", True, True),
         ("Keep: app.yaml ConfigMap/app data.color", False, False),
         ("Keep: web/app.yaml v1/ConfigMap/app data.color", True, True),
