@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.values import LazyMapping
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
+from reconciler.names.filled import changed_paths, masked_digest
 from reconciler.names.ids import GroupKind, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.names.problems import defect_problem
@@ -24,7 +25,7 @@ from reconciler.names.substitution import OwnValues
 from reconciler.plan.impact import ResourceId, resources_in, value_digest
 from reconciler.render.merging import Contents
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
-from reconciler.render.sharing import changed_paths, masked_digest, set_values
+from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import ResolvedVariant
 
@@ -153,6 +154,11 @@ class _Masked(dict[str, Any]):
     masked: frozenset[str]
 
 
+def _is_of(value: Mapping[str, Any], kind: GroupKind) -> bool:
+    identity = identity_of(value)
+    return identity is not None and identity[0] == kind
+
+
 def _filled(value: Mapping[str, Any] | None, own_values: OwnValues) -> Mapping[str, Any] | None:
     """Return an object with its own values; what has none is shared."""
     if not isinstance(value, _Masked) or not value.masked:
@@ -192,7 +198,7 @@ class _Requests(Struct, frozen=True):
 class _Reader(Struct):
     """Reads objects; what is equal but for own values once, which most packages of a fleet share."""
 
-    _files: dict[bytes, Mapping[ResourceId, Mapping[str, Any]]] = field(default_factory=dict)
+    _files: dict[bytes, Mapping[ResourceId, _Masked]] = field(default_factory=dict)
     _requests: dict[bytes, _Requests] = field(default_factory=dict)
     _judgements: dict[tuple[int, object], tuple[AdmissionJudgement, ...]] = field(default_factory=dict)
     _governing: dict[str, bytes] = field(default_factory=dict)
@@ -223,7 +229,7 @@ class _Reader(Struct):
 
     def _read(
         self, digest: bytes, files: Files, path: str, own_values: OwnValues
-    ) -> Mapping[ResourceId, Mapping[str, Any]]:
+    ) -> Mapping[ResourceId, _Masked]:
         if digest not in self._files:
             # Masked data is no YAML, so objects are read before names are masked.
             self._files[digest] = {
@@ -233,11 +239,14 @@ class _Reader(Struct):
             }
         return self._files[digest]
 
-    def objects(self, files: Files, path: str, own_values: OwnValues) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a file."""
-        digest = masked_digest(files, path, own_values)
-        for value in self._read(digest, files, path, own_values).values():
-            yield _filled(value, own_values) or {}
+    def objects(self, file: "_MainFile", kind: GroupKind) -> Iterator[Mapping[str, Any]]:
+        """Yield the objects of a kind that a file has."""
+        for masked in self._read(file.digest, file.files, file.path, file.own_values).values():
+            # What is of another kind is not filled, unless its kind itself has own values.
+            if masked.masked.isdisjoint(("apiVersion", "kind")) and not _is_of(masked, kind):
+                continue
+            if (value := _filled(masked, file.own_values)) is not None and _is_of(value, kind):
+                yield value
 
     def governed(self, change: ObjectChange, kind: GroupKind, judge: Judge) -> tuple[AdmissionJudgement, ...]:
         """Return what a cluster answers to a change of an object; what decides alike is asked once."""
@@ -292,6 +301,15 @@ def _compared(
 # Clusters
 
 
+class _MainFile(NamedTuple):
+    """A file on main of a cluster, with the digest that equal ones have but for own values."""
+
+    own_values: OwnValues
+    files: Files
+    path: str
+    digest: bytes
+
+
 class _Clusters(Struct):
     """The clusters of the fleet, each made once."""
 
@@ -299,9 +317,10 @@ class _Clusters(Struct):
     contents: Contents
     reader: _Reader
     _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, dict[bytes, list[tuple[OwnValues, Files, str]]]] = field(default_factory=dict)
+    _main: dict[str, dict[bytes, list[_MainFile]]] = field(default_factory=dict)
     """The files on main by the words that may be kinds, of each cluster."""
     _words: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
+    _holding: dict[tuple[bytes, bytes], bool] = field(default_factory=dict)
 
     def of(self, name: str) -> Cluster:
         """Return a cluster; a snapshot without a name counts where there is no other cluster."""
@@ -324,11 +343,21 @@ class _Clusters(Struct):
             self._index_main()
         return [
             value
-            for own_values, files, path in self._main.get(name, {}).get(kind.kind.encode(), ())
-            if holding in files[path].data
-            for value in self.reader.objects(files, path, own_values)
-            if (identity := identity_of(value)) is not None and identity[0] == kind
+            for file in self._main.get(name, {}).get(kind.kind.encode(), ())
+            if self._may_hold(file, holding)
+            for value in self.reader.objects(file, kind)
         ]
+
+    def _may_hold(self, file: _MainFile, group: bytes) -> bool:
+        """Tell whether a file may have the name of a group; equal files are searched once."""
+        labels = group.split(b".")
+        # Where an own value is part of the group, files are equal that do not have the same ones.
+        if any(label in labels for value in file.own_values.values for label in value.split(b".")):
+            return group in file.files[file.path].data
+        key = (file.digest, group)
+        if key not in self._holding:
+            self._holding[key] = group in file.files[file.path].data
+        return self._holding[key]
 
     def _index_main(self) -> None:
         """Index what main has; equal files of a fleet are searched once."""
@@ -338,14 +367,14 @@ class _Clusters(Struct):
                 files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
                 for path in sorted(files):
                     if path.endswith(_SUFFIXES):
-                        for word in self._words_of(files, path, own_values):
-                            place.setdefault(word, []).append((own_values, files, path))
+                        file = _MainFile(own_values, files, path, masked_digest(files, path, own_values))
+                        for word in self._words_of(file):
+                            place.setdefault(word, []).append(file)
 
-    def _words_of(self, files: Files, path: str, own_values: OwnValues) -> frozenset[bytes]:
-        digest = masked_digest(files, path, own_values)
-        if digest not in self._words:
-            words = frozenset(_KIND.findall(files[path].data))
-            if not words.isdisjoint(own_values.values):
+    def _words_of(self, file: _MainFile) -> frozenset[bytes]:
+        if file.digest not in self._words:
+            words = frozenset(_KIND.findall(file.files[file.path].data))
+            if not words.isdisjoint(file.own_values.values):
                 return words
-            self._words[digest] = words
-        return self._words[digest]
+            self._words[file.digest] = words
+        return self._words[file.digest]

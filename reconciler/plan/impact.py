@@ -16,12 +16,12 @@ from reconciler.dependencies.lock.format import PORTER_KIND
 from reconciler.functions.resources import LOCAL_CONFIG
 from reconciler.krm.bookkeeping import substance
 from reconciler.krm.yaml import YamlError, load_documents
+from reconciler.names.filled import changed_paths, masked_digest
 from reconciler.names.ids import GroupKind, NamedObject, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.substitution import OwnValues
 from reconciler.plan.set_diff import deletion_consent
 from reconciler.policy import REGISTRY, REMOVAL, RiskPolicy
-from reconciler.render.sharing import changed_paths, masked_digest
 
 CLAIM, NAMESPACE = "PersistentVolumeClaim", "Namespace"
 _MOST_NAMES = 3

@@ -14,6 +14,7 @@ from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
+from reconciler.names.filled import changed_paths, masked_digest
 from reconciler.names.ids import GroupKind, NamedObject, Oid, PackageKey, group_of
 from reconciler.names.objects import Files
 from reconciler.names.substitution import OwnValues
@@ -21,7 +22,7 @@ from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.deletions import policy_at_end
 from reconciler.plan.impact import CLAIM, NAMESPACE, Loss, ResourceId, resources_in
-from reconciler.render.sharing import changed_paths, masked_digest, set_values
+from reconciler.render.sharing import set_values
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import ORPHAN, find_owner
 from reconciler.resolve.resolution import Needs

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,7 @@ from reconciler.base.progress import track
 from reconciler.base.text import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
+from reconciler.names.filled import PackageSample
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Limits
@@ -37,15 +39,21 @@ class PackageContents(Mapping[Oid, Files]):
 
 
 def fetch_contents(
-    needs: Needs, mirrors: Mirrors, limits: Limits | None = None, *, later: Needs | None = None
+    needs: Needs,
+    mirrors: Mirrors,
+    limits: Limits | None = None,
+    *,
+    later: Needs | None = None,
+    values: Mapping[Oid, tuple[Oid, tuple[str, ...]]] = MappingProxyType({}),
 ) -> PackageContents:
     """Fetch the packages that rendering needs. Total.
 
-    What is needed `later`, by another call, comes in the same batch of its repository. A package that is
+    What is needed `later`, by another call, comes in the same batch of its repository. Of packages that were
+    made of one upstream and differ only in their `values`, by tree, one is read and held. A package that is
     hostile, too large or unavailable is in `refused`, as are those beyond `limits.run_bytes` in the order of
     repositories and trees.
     """
-    fetched = _Fetched(limits or Limits())
+    fetched = _Fetched(limits or Limits(), values)
     files, refused = fetched.files, fetched.refused
     mirrors.ensure_all(_missing_blobs((needs, later or Needs()), mirrors, fetched.limits))
     for url, trees in track(needs.trees.items(), "fetching packages of repositories"):
@@ -66,10 +74,13 @@ class _Fetched(Struct):
     """
 
     limits: Limits
+    values: Mapping[Oid, tuple[Oid, tuple[str, ...]]]
     files: dict[Oid, Files] = msgspec.field(default_factory=dict)
     held: dict[tuple[Oid, Mode], File] = msgspec.field(default_factory=dict)
     size: int = 0
     refused: dict[Oid, str] = msgspec.field(default_factory=dict)
+    samples: dict[Oid, PackageSample] = msgspec.field(default_factory=dict)
+    """The package that was read last of those that were made of an upstream tree."""
 
 
 def _missing_blobs(needs: Iterable[Needs], mirrors: Mirrors, limits: Limits) -> dict[str, set[Oid]]:
@@ -90,6 +101,12 @@ def _missing_blobs(needs: Iterable[Needs], mirrors: Mirrors, limits: Limits) -> 
 def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
     limits, refused = fetched.limits, fetched.refused
     for tree in trees:
+        upstream, values = fetched.values.get(tree, (Oid(""), ()))
+        if (sample := fetched.samples.get(upstream)) is not None:
+            filled = sample.fill(tree, values, limits.package_bytes, limits.package_file_bytes)
+            if filled is not None:
+                fetched.files[tree] = filled
+                continue
         try:
             package = mirror.files(tree, limits)
         except (PackageRefusedError, UnavailableError) as error:
@@ -105,3 +122,5 @@ def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
         fetched.size += sum(new.values())
         held = fetched.held
         fetched.files[tree] = {p: held.setdefault((f.oid, f.mode), f) for p, f in package.items()}
+        if values:
+            fetched.samples[upstream] = PackageSample(fetched.files[tree], values)

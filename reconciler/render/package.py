@@ -108,7 +108,6 @@ def render_packages(
     variants = tuple(resolved for resolved in charts.variants if resolved.variant.key not in blocked)
     made = charts.contents.keys() - composed.contents.keys()
     variants, contents = take_back(variants, charts.contents, inventory, run)
-    mains: dict[Oid, Files] = {}
     for shared in find_classes(variants, contents, inventory, made):
         splits: list[tuple[str, str]] = []
         watched = _with_splits(run, splits)
@@ -117,7 +116,6 @@ def render_packages(
         for resolved, package in shared.fill(sample[shared.sample.variant.key].fresh, splits):
             key = resolved.variant.key
             rendered[key] = RenderedVariant(key, package, time=times[key])
-        mains.update(shared.mains(contents))
     shared_keys = frozenset(rendered)
     others = [resolved for resolved in variants if resolved.variant.key not in shared_keys]
 
@@ -128,7 +126,6 @@ def render_packages(
     return Rendered(
         {resolved.variant.key: rendered[resolved.variant.key] for resolved in resolution.variants},
         {release.package: render_release(release, contents) for release in resolution.releases},
-        mains=mains,
     )
 
 

@@ -181,7 +181,5 @@ class Rendered(Struct, frozen=True):
     variants: Mapping[ObjectName, RenderedVariant] = field(default_factory=dict)
     releases: Mapping[PackageKey, Package | Blocked] = field(default_factory=dict)
     deliveries: RenderedDeliveries = RenderedDeliveries()
-    mains: Mapping[Oid, Files] = field(default_factory=dict)
-    """Trees of main; packages of one class share what is computed of them."""
     unjudged: tuple[AdmissionJudgement, ...] = ()
     """Clusters with a proposal of which too little is known to judge it."""

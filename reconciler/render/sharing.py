@@ -13,7 +13,7 @@ as conflicts may have.
 
 import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
 
@@ -28,8 +28,9 @@ from reconciler.functions.catalog import APPLY_REPLACEMENTS, APPLY_SETTERS, COPY
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
 from reconciler.functions.step import InvalidPipelineError, Stage, Step
 from reconciler.inventory.inventory import Inventory
+from reconciler.names.filled import Digests, FilledFiles
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.objects import File, Files, Mode, object_id, tree_id
+from reconciler.names.objects import File, Files, tree_id
 from reconciler.names.substitution import OwnValues
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
@@ -62,88 +63,11 @@ _SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS, _RUNS_NOWHERE}
 _EMPTY: Final = File.of(b"")
 
 
-_Digests = dict[tuple[str, tuple[bytes | int, ...]], bytes]
-"""The digests of masked files, by their paths and the places of own values."""
-
-
-class _FilledFiles(Mapping[str, File]):
-    """The files of a member of a class: one with own values is made whenever it is asked for.
-
-    Packages of one class take the memory of one, however many they are. All of them share `digests`.
-    """
-
-    def __init__(
-        self,
-        files: Files,
-        masked: Mapping[str, bytes],
-        values: OwnValues,
-        digests: _Digests,
-        oids: Mapping[str, Oid] | None = None,
-    ) -> None:
-        self._files = files
-        self._masked = masked
-        self._values = values
-        self._digests = digests
-        self.oids = oids or {path: object_id("blob", values.fill(data)) for path, data in masked.items()}
-
-    def __getitem__(self, path: str) -> File:
-        file = self._files[path]
-        if path not in self._masked:
-            return file
-        return File(self._values.fill(self._masked[path]), file.mode, self.oids[path])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    @property
-    def identities(self) -> Files:
-        """The files with their modes and ids, those with own values without bytes."""
-        masked = {path: File(b"", self._files[path].mode, oid) for path, oid in self.oids.items()}
-        return {**self._files, **masked}
-
-    def masked_digest(self, path: str, own_values: OwnValues) -> bytes:
-        """Return `masked_digest` of a file; members with their values at the same places share it."""
-        numbers = {value: number for number, value in enumerate(self._values.values)}
-        places = (numbers.pop(value, value) for value in own_values.values)
-        key = (path, (*places, *numbers))
-        if key not in self._digests:
-            self._digests[key] = _digest(self[path], own_values)
-        return self._digests[key]
-
-
-def masked_digest(files: Files, path: str, own_values: OwnValues) -> bytes:
-    """Return what a file has in common with those that are equal but for own values."""
-    if isinstance(files, _FilledFiles):
-        return files.masked_digest(path, own_values)
-    return _digest(files[path], own_values)
-
-
-def changed_paths(before: Files, after: Files) -> list[str]:
-    """Return the paths of files that differ in bytes or modes, sorted."""
-    old, new = (files.identities if isinstance(files, _FilledFiles) else files for files in (before, after))
-    paths = old.keys() | new.keys()
-    return sorted(path for path in paths if _identity(old.get(path)) != _identity(new.get(path)))
-
-
-def _identity(file: File | None) -> tuple[Mode, Oid] | None:
-    return None if file is None else (file.mode, file.oid)
-
-
-def _digest(file: File, own_values: OwnValues) -> bytes:
-    masked = own_values.mask(file.data)
-    # A file without own values is none with the bytes of a masked one.
-    return file.oid.encode() if masked is file.data else hashlib.sha256(masked).digest()
-
-
 class VariantClass(Struct, frozen=True):
     """Variants with equal inputs but for their own values, and the sample that is rendered for all of them.
 
     `mark` is the start of each placeholder, `inputs` are the sample's contents and `inventory`. A class
-    `is_idle` if its functions run nowhere, as long as its result has one of those that cannot. `main` are the
-    files of the first member on main, and those of them with the places of own values.
+    `is_idle` if its functions run nowhere, as long as its result has one of those that cannot.
     """
 
     members: tuple[tuple[ResolvedVariant, OwnValues], ...]
@@ -153,18 +77,6 @@ class VariantClass(Struct, frozen=True):
     placeholders: OwnValues
     mark: str
     is_idle: bool
-    main: tuple[Files, Mapping[str, bytes]] | None = None
-
-    def mains(self, contents: Contents) -> Iterator[tuple[Oid, Files]]:
-        """Yield what main has of each member, so that all of them share their masked digests."""
-        digests: _Digests = {}
-        if self.main is None:
-            return
-        files, masked = self.main
-        for resolved, values in self.members:
-            if resolved.local is not None:
-                oids = {path: contents[resolved.local][path].oid for path in masked}
-                yield resolved.local, _FilledFiles(files, masked, values, digests, oids)
 
     def fill(
         self, result: Package | Blocked, splits: Iterable[tuple[str, str]]
@@ -198,11 +110,11 @@ class VariantClass(Struct, frozen=True):
         policy = self.inventory.policy.functions
         if self.is_idle and all(_function(step, policy) != _RUNS_NOWHERE for step in _steps(result.files)):
             return
-        digests: _Digests = {}
+        digests: Digests = {}
         for resolved, values in self.members:
             # The draft decides too whether a conflict is hidden.
             if resolved.draft is None or not result.conflicts:
-                files = _FilledFiles(result.files, masked, values, digests)
+                files = FilledFiles(result.files, masked, values, digests)
                 yield resolved, replace(result, tree=tree_id(files.identities), files=files)
 
 
@@ -266,6 +178,7 @@ class _Inputs(Struct):
     made: Container[Oid]
     _shared: dict[_Sources, bytes] = field(default_factory=dict)
     _is_masked: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
+    _masked: dict[Hashable, tuple[Mapping[str, bytes], bytes] | None] = field(default_factory=dict)
     _steps: dict[Oid, tuple[Step, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -307,25 +220,24 @@ class _Inputs(Struct):
         words = OwnValues.of(self._own_values(resolved, sources)).values
         values = OwnValues(tuple(value for value in words if value not in fixed))
         facts = values.mask(_facts(resolved, self.inventory))
-        masked: dict[Oid, dict[str, bytes]] = {}
+        masked: dict[Oid, Mapping[str, bytes]] = {}
         digests: list[bytes] = []
         for tree in dict.fromkeys(tree for tree, has_value in zip(trees, has_own, strict=True) if has_value):
-            masked[tree] = {}
-            digest = hashlib.sha256()
-            for path, file in sorted(self.contents[tree].items()):
-                binary = b"\0" in file.data
-                data = values.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
-                if b"\0" in data:
-                    if binary:
-                        return None
-                    masked[tree][path] = data
-                content = hashlib.sha256(data).hexdigest() if path in masked[tree] else file.oid
-                digest.update(f"{path}\0{file.mode}\0{content}\0".encode())
-            if any(values.mask_text(path) != path for path in self.contents[tree]):
+            if (part := self._mask_tree(tree, values)) is None:
                 return None
-            digests.append(digest.digest())
+            masked[tree], digest = part
+            digests.append(digest)
         roles = tuple(list(masked).index(tree) if tree in masked else -1 for tree in trees)
         return _Masked(values, facts, masked, sources, (sources, facts, roles, *digests))
+
+    def _mask_tree(self, tree: Oid, values: OwnValues) -> tuple[Mapping[str, bytes], bytes] | None:
+        files = self.contents[tree]
+        if not isinstance(files, FilledFiles):
+            return _mask_files(files, values)
+        key = files.class_key(values)
+        if key not in self._masked:
+            self._masked[key] = _mask_files(files, values)
+        return self._masked[key]
 
     def _pin(self, pin: Pin) -> Pin:
         return replace(pin, tree=Oid("")) if pin.tree in self.made else pin
@@ -356,15 +268,7 @@ class _Inputs(Struct):
             pins = f"{sources.pin}\n{sources.base}\n{self.inventory.policy.instance}".encode()
             parts = (part for path, file in files for part in (path.encode(), file.data))
             self._shared[sources] = b"\n".join((pins, *parts)).replace(b"\0", b"\n")
-        variant, spec = resolved.variant, resolved.variant.spec
-        context = (spec.package_context.data or {}) if spec.package_context else {}
-        names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
-        # Nothing compares or splits the values of a context: of `edge/web` each part may be an own value.
-        short = (text for text in context.values() if len(text) <= _LONGEST)
-        words = (part for text in short for part in text.split("/", _MOST_PARTS - 1))
-        for value in (*names, *set_values(spec), *words):
-            if "/" in value or len(value) > _LONGEST or value in _MEANINGFUL:
-                continue
+        for value in _candidates(resolved):
             if (sources, value) not in self._is_masked:
                 shared = self._shared[sources]
                 self._is_masked[sources, value] = OwnValues.of([value]).mask(shared) is shared
@@ -416,9 +320,29 @@ class _Inputs(Struct):
         )
         views = {own_view.key: own_view}
         inventory = replace(self.inventory, repositories=views)
-        local = first.local if first.local in masked.trees else None
-        main = (self.contents[local], masked.trees[local]) if local is not None else None
-        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle, main)
+        return VariantClass(tuple(members), sample, trees, inventory, placeholders, mark, is_idle)
+
+
+def main_values(variants: Iterable[ResolvedVariant]) -> dict[Oid, tuple[Oid, tuple[str, ...]]]:
+    """Return for packages on main the upstream tree and the values that they were made of."""
+    return {
+        resolved.local: (resolved.base.tree, tuple(_candidates(resolved)))
+        for resolved in variants
+        if resolved.settled is None and resolved.local is not None and resolved.base is not None
+    }
+
+
+def _candidates(resolved: ResolvedVariant) -> Iterator[str]:
+    """Yield the values that may be own values of a variant."""
+    variant, spec = resolved.variant, resolved.variant.spec
+    context = (spec.package_context.data or {}) if spec.package_context else {}
+    names = (resolved.view.name, variant.key.name, variant.key.namespace, resolved.downstream.path)
+    # Nothing compares or splits the values of a context: of `edge/web` each part may be an own value.
+    short = (text for text in context.values() if len(text) <= _LONGEST)
+    words = (part for text in short for part in text.split("/", _MOST_PARTS - 1))
+    for value in (*names, *set_values(spec), *words):
+        if "/" not in value and len(value) <= _LONGEST and value not in _MEANINGFUL:
+            yield value
 
 
 def _functions_of_spec(spec: PackageVariantSpec) -> Iterator[Function]:
@@ -433,6 +357,24 @@ def set_values(spec: PackageVariantSpec) -> Iterator[str]:
     """Yield the values that functions of a variant have."""
     for function in _functions_of_spec(spec):
         yield from (function.config_map or {}).values()
+
+
+def _mask_files(files: Files, values: OwnValues) -> tuple[dict[str, bytes], bytes] | None:
+    """Return the masked files with values and a digest of all, None where a path or binary data has one."""
+    masked: dict[str, bytes] = {}
+    digest = hashlib.sha256()
+    for path, file in sorted(files.items()):
+        binary = b"\0" in file.data
+        data = values.mask(file.data.replace(b"\0", b"\n") if binary else file.data)
+        if b"\0" in data:
+            if binary:
+                return None
+            masked[path] = data
+        content = hashlib.sha256(data).hexdigest() if path in masked else file.oid
+        digest.update(f"{path}\0{file.mode}\0{content}\0".encode())
+    if any(values.mask_text(path) != path for path in files):
+        return None
+    return masked, digest.digest()
 
 
 def _with_tree(pin: Pin, trees: Mapping[Oid, Oid]) -> Pin:

@@ -69,6 +69,7 @@ from reconciler.render.delivery import render_deliveries
 from reconciler.render.merging import Contents
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Rendered, RenderedVariant
+from reconciler.render.sharing import main_values
 from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
 from reconciler.report.report import Names
 from reconciler.resolve.deliveries import cluster_of
@@ -490,7 +491,8 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
         fleet = _resolve(inputs, inventory, resolving, defects=defects)
         with stage("fetch"):
             limits, losses = inventory.policy.limits, loss_trees(fleet, inventory)
-            contents = fetch_contents(fleet.needs, inputs.mirrors, limits, later=losses)
+            values = main_values(fleet.resolution.variants)
+            contents = fetch_contents(fleet.needs, inputs.mirrors, limits, later=losses, values=values)
             # Apart, so that what reports tell of takes no place of what rendering reads.
             compared = fetch_contents(losses, inputs.mirrors, limits)
         with opened_pipelines(inputs) as run:
@@ -516,7 +518,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             # What a signal interrupted may look like a problem of a repository.
             effects.check_shutdown()
             with stage("plan"):
-                trees = {**compared, **contents, **rendered.mains}
+                trees = {**compared, **contents}
                 rendered = judge_packages(inventory, fleet, rendered, trees)
                 if (broken := _broken(rendered)).keys() - defects.keys():
                     defects |= broken

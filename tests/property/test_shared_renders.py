@@ -19,11 +19,14 @@ from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.krm.yaml import PACKAGE_LIMITS, Tree, YamlError, load_documents
+from reconciler.names.filled import PackageSample, changed_paths, masked_digest
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.names.objects import File, Files, tree_id
+from reconciler.names.objects import File, Files, Mode, tree_id
+from reconciler.names.substitution import OwnValues
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant
+from reconciler.render.sharing import main_values
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.ecosystem.inputs import ABSENT, inputs_of, name_of, revisions
 from tests.property.test_yaml_round_trip import PIECES, documents
@@ -70,6 +73,55 @@ def test_trees_of_equal_texts_read_alike_after_their_values_were_changed(text: s
         value["changed"] = True
 
     assert repr(Tree.parse(text).value) == before
+
+
+# Packages made of one that was read
+
+TEXT_VALUES = ["c0", "c1", "c2", "web", "web.c1", "web-c1", "c1.web", "dev/c1", "1e3", "default"]
+WORDS = ["{0}", "{1}", "{2}", *TEXT_VALUES, " ", ".", "-", "/", "\n", "\0", "%", "0"]
+TEXT_TEMPLATES = st.lists(st.sampled_from(WORDS), max_size=8).map("".join)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a.yaml", "d/b.yaml", "c1.yaml"]), TEXT_TEMPLATES, max_size=3),
+    st.lists(st.sampled_from(TEXT_VALUES), min_size=3, max_size=3),
+    st.lists(st.sampled_from(TEXT_VALUES), min_size=3, max_size=3),
+    st.lists(st.sampled_from(TEXT_VALUES), max_size=3),
+    st.sampled_from([0o100644, 0o120000]),
+)
+@example({"a.yaml": "{0} {1}.c1"}, ["c0", "web", "default"], ["c2", "web", "default"], ["web.c1"], 0o100644)
+@example({"a.yaml": "{0} c1"}, ["c0", "web", "default"], ["c1", "web", "default"], ["c1"], 0o100644)
+def test_package_made_of_a_sample_is_the_one_that_would_be_read(
+    templates: Mapping[str, str], before: list[str], after: list[str], masked: list[str], mode: int
+) -> None:
+    def filled(values: list[str]) -> Files:
+        texts = {path: template.format(*values).encode() for path, template in templates.items()}
+        return {path: File.of(data, Mode(mode)) for path, data in texts.items()}
+
+    read, own_values = filled(after), OwnValues.of(masked)
+
+    made = PackageSample(filled(before), before).fill(tree_id(read), after, 99, 99)
+
+    if made is not None:
+        assert dict(made) == read
+        assert changed_paths(made, read) == []
+        assert all(masked_digest(made, p, own_values) == masked_digest(read, p, own_values) for p in read)
+
+
+def test_members_of_a_class_are_made_of_the_first_one() -> None:
+    sample = PackageSample(package({"a.yaml": "name: c0\n"}), ["c0", "web"])
+    read = package({"a.yaml": "name: c1\n"})
+
+    made = sample.fill(tree_id(read), ["c1", "web"], 99, 99)
+
+    assert made is not None
+    assert sample.fill(tree_id(read), ["c1", "web"], 8, 99) is None
+    assert sample.fill(tree_id(read), ["c1", "web"], 99, 8) is None
+    assert sample.fill(tree_id(package({"a.yaml": "name: c2\n"})), ["c1", "web"], 99, 99) is None
+    other = sample.fill(tree_id(package({"a.yaml": "name: c2\n"})), ["c2", "web"], 99, 99)
+    assert other is not None
+    assert made.class_key(OwnValues.of(["c1"])) == other.class_key(OwnValues.of(["c2"]))
+    assert made.class_key(OwnValues.of(["c1"])) != other.class_key(OwnValues.of(["c1"]))
 
 
 # Packages of one class
@@ -151,6 +203,18 @@ def _render(
     return dict(render_packages(Resolution(tuple(variants)), trees, inventory).variants)
 
 
+def _held(variants: Iterable[ResolvedVariant], trees: Mapping[Oid, Files]) -> dict[Oid, Files]:
+    """Return the packages as a run holds them: one is read, those that differ in values are made of it."""
+    held, samples = dict(trees), dict[Oid, PackageSample]()
+    for tree, (upstream, values) in main_values(variants).items():
+        sample = samples.get(upstream)
+        made = sample.fill(tree, values, 1 << 20, 1 << 20) if sample is not None else None
+        held[tree] = dict(trees[tree]) if made is None else made
+        if made is None:
+            samples[upstream] = PackageSample(held[tree], values)
+    return held
+
+
 def _views() -> tuple[RepositoryView, ...]:
     edge, lab = repository("edge"), repository("lab")
     spec = edge.manifest.spec.model_copy(update={"deployment": True})
@@ -202,7 +266,7 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
             local = _edited(fresh.files, hands if number != data.draw(st.integers(0, 9)) else {})
             trees[tree_id(local)] = local
             updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
-    together = _render(updates, trees, inventory)
+    together = _render(updates, _held(updates, trees), inventory)
     for update in updates:
         assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
 
@@ -386,7 +450,7 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
             local = {**fresh.files, "app.yaml": File.of(text.encode())}
             trees[tree_id(local)] = local
             updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
-    together = _render(updates, trees, inventory)
+    together = _render(updates, _held(updates, trees), inventory)
     for update in updates:
         assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
 
@@ -554,7 +618,7 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
     variants = [_of_cluster(n, name, "CLUSTER", function, first) for n, name in enumerate(clusters)]
     for way in ("clone", "update"):
-        together = _render(variants, trees, inventory)
+        together = _render(variants, _held(variants, trees), inventory)
         for variant in variants:
             assert _render([variant], trees, inventory) == {
                 variant.variant.key: together[variant.variant.key]
@@ -563,7 +627,7 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
         for variant in variants:
             fresh = together[variant.variant.key].fresh
             if isinstance(fresh, Package):
-                trees[fresh.tree] = fresh.files
+                trees[fresh.tree] = dict(fresh.files)
                 updates.append(replace(variant, base=first, pin=second, local=fresh.tree))
         variants = updates
 
