@@ -57,10 +57,8 @@ def untranslated_fields(document: Mapping[str, Any]) -> list[str]:
     """
     spec = _mapping(document.get("spec"))
     upstream = _mapping(spec.get("upstream"))
-    both = [
-        f"spec.upstream.{key}" for key in ("ref", "tag") if upstream.get(key) and upstream.get("revision")
-    ]
-    unknown = [*_unknown_fields(document, _SHAPE, ""), *both]
+    named = [key for key in ("ref", "tag") if upstream.get(key) and upstream.get("revision")]
+    unknown = [*_unknown_fields(document, _SHAPE, ""), *(f"spec.upstream.{key}" for key in named)]
     empty = _empty_selectors(_sequence(spec.get("targets")))
     return [*unknown, *(path for path in empty if not any(lost.startswith(path) for lost in unknown))]
 

@@ -97,18 +97,14 @@ class Environment:
             size = len(text.encode())
         except UnicodeEncodeError as error:  # JSON can escape a lone surrogate
             raise CelError("Syntax error: an unpaired surrogate is no character", error.start) from None
-        if size > self._limits.expression_bytes:
-            raise CelError(
-                f"The expression is longer than {plural(self._limits.expression_bytes, 'byte')}", 0
-            )
+        if size > (most := self._limits.expression_bytes):
+            raise CelError(f"The expression is longer than {plural(most, 'byte')}", 0)
         try:
             code = self._engine.compile(text)
         except CelError as error:
-            if not error.failure.undeclared:
+            if not (name := error.failure.undeclared):
                 raise
-            raise CelError(
-                error.failure.message, place_of(error, parse(text)), error.failure.undeclared
-            ) from None
+            raise CelError(error.failure.message, place_of(error, parse(text)), name) from None
         # A few names and texts, as most expressions are, have nothing to check; to load the grammar is slow.
         depth, is_cheap = text.count(".") + text.count("+"), self._limits.expression_cost > 2 * _LONGEST
         is_plain = len(text) < _LONGEST and is_cheap and depth < self._limits.expression_depth

@@ -597,7 +597,6 @@ def only_with_build(constraint: Constraint, versions: list[Version]) -> tuple[Ve
     """Return the versions that a bare Carvel version misses only because of their build metadata."""
     if constraint.grammar is not Grammar.CARVEL:
         return ()
-    exact = {
-        p.bound.number for g in constraint.groups for p in g if p.op is Operator.EQ and not p.bound.build
-    }
+    parts = (part for group in constraint.groups for part in group)
+    exact = {p.bound.number for p in parts if p.op is Operator.EQ and not p.bound.build}
     return tuple(version for version in versions if version.build and version.number in exact)

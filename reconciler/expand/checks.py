@@ -287,9 +287,8 @@ def check_context(
 ) -> Iterator[Finding]:
     """Yield findings for keys that a package context sets and removes, or that no ConfigMap can have."""
     at, data = (*path, "packageContext"), (context.data if context else None) or {}
-    removed = [
-        (key, (*at, "removeKeys", index)) for index, key in enumerate((context and context.remove_keys) or ())
-    ]
+    keys = enumerate((context and context.remove_keys) or ())
+    removed = [(key, (*at, "removeKeys", index)) for index, key in keys]
     for key, where in (*((key, (*at, "data", key)) for key in data), *removed):
         if not key or any(map(str.isspace, key)):
             yield Finding(where, f'{path_text(where[:-1])} has the key "{key}", which no ConfigMap can have')
@@ -368,9 +367,8 @@ def _selectors(
     """Yield findings for the choice of a revision, which is optional in a variant alone."""
     if upstream is None:
         return
-    chosen = [
-        name for name in ("revision", "workspace_name", "tag", "version", "branch") if getattr(upstream, name)
-    ]
+    names = ("revision", "workspace_name", "tag", "version", "branch")
+    chosen = [name for name in names if getattr(upstream, name)]
     is_wrong = upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER
     # Of a set without another choice Porch's own check says it.
     if is_wrong and (chosen or is_optional):

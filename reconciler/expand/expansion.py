@@ -224,9 +224,8 @@ def _downstream_message(group: Sequence[VariantCandidate]) -> str:
 
 def _name_message(group: Sequence[VariantCandidate]) -> str:
     name = group[0].variant.key.name
-    packages = " and ".join(
-        f"{package} in {repo}" for repo, package in dict.fromkeys(c.downstream for c in group)
-    )
+    downstreams = dict.fromkeys(candidate.downstream for candidate in group)
+    packages = " and ".join(f"{package} in {repo}" for repo, package in downstreams)
     return f"{_claims(group)} give one name to different variants: {name} is {packages}"
 
 

@@ -92,10 +92,9 @@ def expand_variant(
         times=(source.time,),
         annotations=metadata.annotations or {},
     )
-    package_key = PackageKey(view.url, view.full_path(package))
-    return OwnerExpansion(
-        owner, source, (VariantCandidate(desired, owner, source, ("spec", "downstream"), package_key),)
-    )
+    home = PackageKey(view.url, view.full_path(package))
+    candidate = VariantCandidate(desired, owner, source, ("spec", "downstream"), home)
+    return OwnerExpansion(owner, source, (candidate,))
 
 
 def check_declared_variant(variant: Sourced[PackageVariant]) -> tuple[Finding, ...]:
@@ -127,9 +126,8 @@ def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream
 
     What Porch calls the revision of a Repository's branch, -1 or the workspace with its name, is that branch.
     """
-    empty: dict[str, str | None] = {
-        name: None for name in ("workspace_name", "tag", "version", "branch") if getattr(upstream, name) == ""
-    }
+    names = ("workspace_name", "tag", "version", "branch")
+    empty: dict[str, str | None] = {name: None for name in names if getattr(upstream, name) == ""}
     is_branch = upstream.revision == PLACEHOLDER
     if view is not None and upstream.workspace_name == view.branch and not upstream.revision:
         state = view.upstream_at(view.full_path(upstream.package or ""))
@@ -287,9 +285,8 @@ class _Set:
         view = self.repositories.get(repo)
         if view is None:
             raise ExpansionError(missing_repository(repo, context))
-        for finding in check_downstream(
-            view, package, self.inventory.policy.instance, _package_field(context)
-        ):
+        instance, field = self.inventory.policy.instance, _package_field(context)
+        for finding in check_downstream(view, package, instance, field):
             raise ExpansionError(finding)
         key = ObjectName(self.pvs.key.namespace, name)
         record = self.inventory.records.get(key)
@@ -332,10 +329,8 @@ class _Set:
         # One finding per target is enough: any finding stalls the set.
         labels = (*check_labels(("spec",), spec), *check_context(("spec",), spec.package_context))
         for finding in (*validate_variant(spec), *check_name(name, has_functions=has_functions), *labels):
-            path = ("spec", "targets", context.number)
-            raise ExpansionError(
-                replace(finding, path=path, message=f"the variant is invalid: {finding.message}")
-            )
+            path, message = ("spec", "targets", context.number), f"the variant is invalid: {finding.message}"
+            raise ExpansionError(replace(finding, path=path, message=message))
 
     def missing_upstream(self, view: RepositoryView | None) -> Finding:
         path = ("spec", "upstream")
@@ -369,10 +364,8 @@ def _extensions(pvs: Sourced[PackageVariantSet]) -> tuple[frozenset[str], tuple[
     unknown = ", ".join(sorted(requested - KNOWN_EXTENSIONS))
     if not unknown:
         return requested, ()
-    path = ("metadata", "annotations", CEL_EXTENSIONS)
-    finding = Finding(
-        path, f"unknown CEL extension: {unknown}", hint=f"Known: {', '.join(sorted(KNOWN_EXTENSIONS))}."
-    )
+    path, hint = ("metadata", "annotations", CEL_EXTENSIONS), f"Known: {', '.join(sorted(KNOWN_EXTENSIONS))}."
+    finding = Finding(path, f"unknown CEL extension: {unknown}", hint=hint)
     return requested & KNOWN_EXTENSIONS, (finding,)
 
 

@@ -211,9 +211,8 @@ class _Compiler:
         return self.expression(text, *path) if text is not None else literal or ""
 
     def context(self, context: PackageContextTemplate) -> Callable[[Scope], PackageContext]:
-        data = self.overlay(
-            "packageContext.data", context.data, context.data_exprs, ("packageContext", "dataExprs")
-        )
+        path = ("packageContext", "dataExprs")
+        data = self.overlay("packageContext.data", context.data, context.data_exprs, path)
         literals = frozenset(context.remove_keys or ())
         removals = [
             self.expression(text, "packageContext", "removeKeyExprs", index)

@@ -102,9 +102,8 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
 
     def resolve(cluster: str, lock: ClusterLock) -> None:
         policy, control = inventory.policy, inventory.control
-        target = find_delivery_target(
-            cluster, views.get(cluster, ()), policy.dependencies.path, policy.instance
-        )
+        path, homes = policy.dependencies.path, views.get(cluster, ())
+        target = find_delivery_target(cluster, homes, path, policy.instance)
         if target is None:
             return
         if isinstance(target, Problem):
@@ -293,9 +292,8 @@ def _duplicate_target(cluster: str, annotated: Iterable[RepositoryView]) -> Prob
     names = ", ".join(f"{view.key} ({view.source.location})" for view in others)
     message = f"The manifests of cluster {cluster} would also go to Repository {names}"
     hint = f"Keep the annotation {TARGET_ANNOTATION} on one of them."
-    return first.problem_at(
-        Reason.DUPLICATE_DOWNSTREAM, message, hint, "metadata", "annotations", TARGET_ANNOTATION
-    )
+    path: FieldPath = ("metadata", "annotations", TARGET_ANNOTATION)
+    return first.problem_at(Reason.DUPLICATE_DOWNSTREAM, message, hint, *path)
 
 
 def _annotations(view: RepositoryView) -> Mapping[str, str]:

@@ -352,10 +352,8 @@ class _Maker(Struct):
     def refuse(self, askers: Iterable[Root], message: str, hint: str) -> None:
         for root in askers:
             if root.variant is not None:
-                problem = Problem(
-                    root.source.location, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message
-                )
-                key = variant_key(root.key)
+                where, key = root.source.location, variant_key(root.key)
+                problem = Problem(where, Reason.DEPENDENCY_CONFLICT, message, hint, cause=message)
                 self.unmet[key] = (*self.unmet.get(key, ()), problem.owned_by(key))
 
 
@@ -373,10 +371,9 @@ def _contested(
     what = f"{needed.package.instance.name} {needed.package.version}"
     where = f"package {name} of repository {view.key.name}"
     other = f"{VARIANT_KIND} {rival.key} ({rival.source.location})"
-    message = (
-        f"Dependencies cannot be met: {what} belongs in {where}, which {other} makes from something else"
-    )
-    return message, "Give one of the two another downstream package, or a revision that both can use."
+    message = f"{what} belongs in {where}, which {other} makes from something else"
+    hint = "Give one of the two another downstream package, or a revision that both can use."
+    return f"Dependencies cannot be met: {message}", hint
 
 
 def _shown(trails: Iterable[RequirementPath], roots: Mapping[ObjectName, Root]) -> Iterator[str]:

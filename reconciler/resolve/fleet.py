@@ -185,9 +185,7 @@ def find_dependent_clusters(
     if any(candidate.requires for candidate in published.revisions.values()):
         resolution = extend_resolution(Resolution(), inventory, desired)
         roots = find_roots(inventory, desired, resolution, published, retained).by_cluster
-    asking = {
-        name for name, named in roots.items() if any(root.candidate.requires for root in named.values())
-    }
+    asking = {name for name, named in roots.items() if any(r.candidate.requires for r in named.values())}
     anywhere = {""} if read_index(inventory.index).problems else set()
     return inputs.incomplete | {world.cluster for world in inputs.worlds} | asking | anywhere
 

@@ -113,10 +113,8 @@ def _locked(
     record, applied = inventory.records.get(variant.key), inventory.locks.get(variant.key)
     # After a force push nothing may lead to the commit any more: its tree was recorded.
     if record is not None and applied is not None and record.upstream_commit == applied.commit == commit:
-        recorded = replace(selected.commit, oid=commit, time=0)
-        return replace(
-            selected, ref=applied.ref, revision=-1, commit=recorded, tree=Oid(record.upstream_tree)
-        )
+        recorded, tree = replace(selected.commit, oid=commit, time=0), Oid(record.upstream_tree)
+        return replace(selected, ref=applied.ref, revision=-1, commit=recorded, tree=tree)
     message = f"The lock names commit {commit} of {lock.package}, which repository {view.key.name} has not"
     hint = f"Take another with `reconciler lock --upgrade {variant.key}`, or correct the file."
     problem = Problem(Location(lock_path(lock)), Reason.UPSTREAM_NOT_FOUND, message, hint)

@@ -319,9 +319,8 @@ def with_joined(rolling: RollingSet, rollout: Rollout) -> RolloutRecord | None:
     """
     record = rollout.record
     keys = [key for key in newcomers(rolling, rollout.waves_of) if _is_new(rolling, key)]
-    is_complete = record.finished or any(
-        wave.phase is WavePhase.COMPLETE and wave.members for wave in rollout.waves
-    )
+    complete = (wave for wave in rollout.waves if wave.phase is WavePhase.COMPLETE)
+    is_complete = record.finished or any(wave.members for wave in complete)
     if not keys or (not is_complete and find_earlier(record) is None):
         return None
     joined = _with_members(rolling, record, keys)
@@ -370,9 +369,8 @@ def with_newcomers(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
 def _with_members(rolling: RollingSet, record: RolloutRecord, keys: Iterable[ObjectName]) -> RolloutRecord:
     places = assign_waves(rolling.policy.waves, {key: _labels(rolling, key) for key in rolling.variants})
     now = _observation_time(rolling, record)
-    added = (
-        _observed(rolling, RolloutMember(**key._asdict(), wave=places[key]), now) for key in sorted(keys)
-    )
+    new = (RolloutMember(**key._asdict(), wave=places[key]) for key in sorted(keys))
+    added = (_observed(rolling, member, now) for member in new)
     members = tuple(sorted((*record.members, *added), key=lambda member: member.key))
     used = {member.wave for member in members}
     names = (*(name for name in wave_names(rolling.policy.waves) if name in used), *record.waves)
@@ -471,9 +469,8 @@ def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRec
     for key in rolling.variants if used - values_by_digest.keys() else ():
         if values := rolling.values_on_record(key):
             values_by_digest[values_digest(values)] = values
-    return replace(
-        record, values={digest: values_by_digest[digest] for digest in sorted(used & values_by_digest.keys())}
-    )
+    digests = sorted(used & values_by_digest.keys())
+    return replace(record, values={digest: values_by_digest[digest] for digest in digests})
 
 
 def recorded_pin(pin: Pin, values: Values | None) -> RolloutPin:

@@ -202,23 +202,18 @@ def _workload(name: str, body: Mapping[str, Any], status: Mapping[str, Any]) -> 
     progressing = _conditions(status).get("Progressing", {})
     # After spec.progressDeadlineSeconds the controller goes on trying: this condition alone tells it.
     if progressing.get("reason") == "ProgressDeadlineExceeded":
-        return GateResult(
-            Verdict.FAILED, _because(f"{name} does not progress", str(progressing.get("message") or ""))
-        )
+        text = _because(f"{name} does not progress", str(progressing.get("message") or ""))
+        return GateResult(Verdict.FAILED, text)
     # A DaemonSet has no spec.replicas: nodes decide, and its status counts under other names.
     is_daemon = body.get("kind") == "DaemonSet"
-    desired = (
-        status.get("desiredNumberScheduled", 0)
-        if is_daemon
-        else value_at(body, "spec", "replicas", default=1)
-    )
+    desired = value_at(body, "spec", "replicas", default=1)
+    desired = status.get("desiredNumberScheduled", 0) if is_daemon else desired
     updated = status.get("updatedNumberScheduled" if is_daemon else "updatedReplicas", 0)
     ready = status.get("numberReady" if is_daemon else "readyReplicas", 0)
     if all(isinstance(count, int) for count in (desired, updated, ready)) and min(updated, ready) >= desired:
         return _PASSED
-    return GateResult(
-        Verdict.WAITING, f"{name} has {ready} of {desired} replicas ready and {updated} updated"
-    )
+    text = f"{name} has {ready} of {desired} replicas ready and {updated} updated"
+    return GateResult(Verdict.WAITING, text)
 
 
 def _conditions(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -503,9 +498,8 @@ def _rollout(rolling: RollingSet, record: RolloutRecord, pause: str) -> _Judged:
         waves_of=waves_of,
     )
     before = {member.key: member.before for member in record.members}
-    return _Judged(
-        rollout, {key: _kept_pin(rolling, key, before.get(key), text) for key, text in why.items()}
-    )
+    pins = {key: _kept_pin(rolling, key, before.get(key), text) for key, text in why.items()}
+    return _Judged(rollout, pins)
 
 
 def _kept_pin(

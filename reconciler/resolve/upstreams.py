@@ -235,9 +235,8 @@ class _Lookup(Struct, frozen=True):
 
     def by_tag(self, tag: str) -> Pin | Problem:
         full_tag = f"{self.package.path}/{tag}".lstrip("/")
-        tagged = next(
-            (self._published(r) for r in self.package.published if short_tag(r.ref) == full_tag), None
-        )
+        revisions = (r for r in self.package.published if short_tag(r.ref) == full_tag)
+        tagged = next(map(self._published, revisions), None)
         commit = self.view.tags.get(tag)
         tree = commit and self.inventory.trees.get(TreeAt(self.view.url, commit.oid, self.package.path))
         whole = pin_at(self.view, self.package.path, commit, tree, ref=tag) if commit and tree else None
@@ -272,9 +271,8 @@ class _Lookup(Struct, frozen=True):
             at = TreeAt(self.view.url, commit.oid, self.package.path)
             tree = self.package.main_tree if branch == self.view.branch else self.inventory.trees.get(at)
         if commit is None or tree is None:
-            return self.missing(
-                "branch", f"nothing on branch {branch}", _near(branch, list(self.view.branches))
-            )
+            hint = _near(branch, list(self.view.branches))
+            return self.missing("branch", f"nothing on branch {branch}", hint)
         return pin_at(self.view, self.package.path, commit, tree, ref=branch)
 
     def latest(self) -> Pin | Problem:
@@ -299,10 +297,9 @@ class _Lookup(Struct, frozen=True):
         return self.variant.problem_at(reason, message, hint, "spec", "upstream", field, cause=message)
 
     def _published(self, revision: PackageRevision) -> Pin:
-        ref = short_tag(revision.ref)
-        return pin_at(
-            self.view, self.package.path, revision.commit, revision.tree, ref=ref, revision=revision.revision
-        )
+        ref, number = short_tag(revision.ref), revision.revision
+        path, commit = self.package.path, revision.commit
+        return pin_at(self.view, path, commit, revision.tree, ref=ref, revision=number)
 
     def _own_tags(self) -> Iterator[str]:
         return (short_tag(r.ref).removeprefix(f"{self.package.path}/") for r in self.package.published)

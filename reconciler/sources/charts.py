@@ -213,9 +213,8 @@ def choose_version(versions: Iterable[str], constraint_text: str) -> str:
     try:
         constraint = parse_constraint(constraint_text or "*", Grammar.MASTERMINDS)
     except VersionError as error:
-        raise UsageError(
-            f"--version {constraint_text}: {error}", hint="Write it like 1.2.3, or ^1.2 as Helm does."
-        ) from error
+        hint = "Write it like 1.2.3, or ^1.2 as Helm does."
+        raise UsageError(f"--version {constraint_text}: {error}", hint=hint) from error
     fitting = [text for text, version in _ascending(versions).items() if constraint.allows(version)]
     return fitting[-1] if fitting else ""
 

@@ -72,9 +72,8 @@ def _parsed(data: bytes, where: str) -> Mapping[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise UnavailableError(
-            f"{where} is no JSON: {error}", hint="`docker login` writes it anew."
-        ) from error
+        hint = "`docker login` writes it anew."
+        raise UnavailableError(f"{where} is no JSON: {error}", hint=hint) from error
     return value if isinstance(value, Mapping) else {}
 
 
@@ -90,9 +89,8 @@ def _stored(
     if named:
         return _ask(str(listed[named]), named, where, environment)
     auths = config.get("auths")
-    entries = {
-        _plain(key): (key, entry) for key, entry in (auths.items() if isinstance(auths, Mapping) else ())
-    }
+    items = auths.items() if isinstance(auths, Mapping) else ()
+    entries = {_plain(key): (key, entry) for key, entry in items}
     names = (name if host not in _HUB else "", *hosts)
     fitting = [key for key in entries if any(name == key or name.startswith(f"{key}/") for name in names)]
     key, entry = entries[max(fitting, key=len)] if fitting else (host, None)

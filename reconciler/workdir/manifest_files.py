@@ -29,9 +29,8 @@ def read_manifest_files(
                 name = str(Path(display) / file.relative_to(path)) if file != path else display
                 files[name] = file.read_bytes()
         except OSError as error:
-            raise UsageError(
-                f"{error.filename} cannot be read: {error.strerror}", hint="Name a file that exists."
-            ) from error
+            message = f"{error.filename} cannot be read: {error.strerror}"
+            raise UsageError(message, hint="Name a file that exists.") from error
     return files
 
 

@@ -112,21 +112,13 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     _settle_repositories(converted, notes)
     for subject, manifest in converted.items():
         notes += (Note(text, subject, text == _NO_APPROVAL) for text in _settle(manifest, converted))
-    notes += [
-        Note(
-            f"{plural(n, 'PackageVariant')} of a set {verb(n, 'is', 'are')} left out: the set makes them",
-            owner,
-        )
-        for owner, n in owned.items()
-    ]
-    kinds = {
-        kind: [converted[key] for key in sorted(converted) if key.startswith(f"{kind} ")] for kind in _MODELS
-    }
-    texts = {
-        kind: "---\n".join(f"{emit(manifest)}\n" for manifest in group)
-        for kind, group in kinds.items()
-        if group
-    }
+    for owner, n in owned.items():
+        variants = f"{plural(n, 'PackageVariant')} of a set {verb(n, 'is', 'are')}"
+        notes.append(Note(f"{variants} left out: the set makes them", owner))
+    texts: dict[str, str] = {}
+    for kind in _MODELS:
+        group = [converted[key] for key in sorted(converted) if key.startswith(f"{kind} ")]
+        texts |= {kind: "---\n".join(f"{emit(manifest)}\n" for manifest in group)} if group else {}
     return Conversion(texts, tuple(dict.fromkeys(notes)))
 
 
@@ -246,9 +238,8 @@ def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]
                 continue
             if "/" in name or "@" in name:
                 place[field] = _repository_at(name, namespace, converted, notes, is_deployed=is_deployed)
-                notes.append(
-                    Note(f"{name} -> {place[field]} (manifests name Repositories, not addresses)", subject)
-                )
+                text = f"{name} -> {place[field]} (manifests name Repositories, not addresses)"
+                notes.append(Note(text, subject))
             elif f"Repository {namespace}/{name}" not in converted:
                 options = f" --namespace {namespace}" if namespace != "default" else ""
                 options += " --deployment" if is_deployed else ""
@@ -345,13 +336,10 @@ def _settle_upstream(upstream: dict[str, Any], branch: str) -> Iterator[str]:
         yield f"spec.upstream.{before} -> branch: {branch} ({_FOLLOWED})"
     elif is_name:
         del upstream["revision"]
-        field = "version" if _is_range(str(revision)) else "workspaceName"
+        field, why = "workspaceName", "numbers are revisions, names are workspaces"
+        if _is_range(str(revision)):
+            field, why = "version", "it is a range of versions"
         upstream[field] = revision
-        why = (
-            "it is a range of versions"
-            if field == "version"
-            else "numbers are revisions, names are workspaces"
-        )
         yield f"spec.upstream.revision: {revision} -> {field}: {revision} ({why})"
 
 

@@ -242,9 +242,8 @@ def _parse(inputs: Sequence[tuple[str, bytes]], options: ImportOptions, limits: 
 
 def _add(lists: _Lists, name: str, data: bytes, file: FileObjects) -> None:
     if not data.strip():
-        raise ConfigurationError(
-            f"{name} is empty", hint="Nothing was changed. See what kubectl printed, and run it again."
-        )
+        hint = "Nothing was changed. See what kubectl printed, and run it again."
+        raise ConfigurationError(f"{name} is empty", hint=hint)
     if file.problems:
         first, *others = file.problems
         more = f" (and {len(others)} more)" if others else ""
@@ -319,9 +318,8 @@ def _totals(header: SnapshotHeader) -> dict[GroupKind, int]:
 def _header(old: SnapshotHeader, lists: _Lists, options: ImportOptions) -> tuple[bytes, tuple[str, ...]]:
     cluster = options.cluster or old.metadata.name
     if not cluster:
-        raise UsageError(
-            "The snapshot has no cluster name yet", hint="Pass the listed cluster: --cluster NAME."
-        )
+        hint = "Pass the listed cluster: --cluster NAME."
+        raise UsageError("The snapshot has no cluster name yet", hint=hint)
     if old.metadata.name and cluster != old.metadata.name:
         hint = "Import another cluster into another directory."
         message = f"This is the snapshot of cluster {old.metadata.name}, not of {cluster}"
@@ -479,6 +477,5 @@ def write_directory(directory: Path, files: SnapshotFiles) -> None:
             target.write_bytes(data)
     except OSError as error:
         message = f"{error.filename or directory} cannot be written: {error.strerror}"
-        raise ConfigurationError(
-            message, hint="Check the directory, or name another with --out-dir."
-        ) from error
+        hint = "Check the directory, or name another with --out-dir."
+        raise ConfigurationError(message, hint=hint) from error

@@ -72,9 +72,7 @@ def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instanc
     Excludes installations that our manifests declare, or that this `instance` generated: desired, not
     observed, state.
     """
-    served = {
-        Gvk.of(api_version, kind) for api_version, kind in (*(snapshot.served or ()), *snapshot.objects)
-    }
+    served = {Gvk.of(version, kind) for version, kind in (*(snapshot.served or ()), *snapshot.objects)}
     crds = [crd.body for crd in snapshot.of_kind(*_CRD)]
     for crd in crds:
         served.update(served_apis(crd))
@@ -148,17 +146,8 @@ def in_namespace(candidate: Candidate, namespace: str, shared: str) -> Candidate
 
 def closed_namespaces(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the namespaces of a cluster that do not see its global Carvel packages, sorted."""
-    return tuple(
-        sorted(n.name for n in snapshot.of_kind("v1", "Namespace") if EXCLUDES_GLOBAL in n.annotations)
-    )
-
-
-def crossplane_lock_candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
-    """Return the versions that Crossplane's own Lock has chosen in a cluster; empty without a Lock."""
-    manifests = (
-        read_lock(lock.body, Source(lock.location, observed=True)) for lock in snapshot.of_kind(*_LOCK)
-    )
-    return tuple(candidate for candidates, _ in manifests for candidate in candidates)
+    namespaces = snapshot.of_kind("v1", "Namespace")
+    return tuple(sorted(item.name for item in namespaces if EXCLUDES_GLOBAL in item.annotations))
 
 
 def _observed(there: SnapshotObject, install: Install) -> ObservedInstallation:
@@ -377,9 +366,8 @@ def collect_cluster_inputs(
             continue
         mine = scopes.setdefault(scope, _ClusterManifests())
         space = str(value_at(document.value, "metadata", "namespace") or "")
-        mine.candidates += [
-            in_namespace(candidate, space, fleet.packaging_namespace) for candidate in reading.candidates
-        ]
+        shared_space = fleet.packaging_namespace
+        mine.candidates += [in_namespace(c, space, shared_space) for c in reading.candidates]
         mine.activations += reading.activations
         mine.rewrites += reading.rewrites
         for install in reading.installs:
@@ -552,8 +540,10 @@ def _with_snapshot(inputs: ClusterInputs, snapshot: Snapshot, instance: str) -> 
     presence = _with_interfaces(presence, inputs.catalogue)
     presence = replace(presence, stored=tuple(_stored_kinds(snapshot, inputs.catalogue)))
     standing = {installation.id for installation in presence.installations}
-    chosen = (candidate for candidate in crossplane_lock_candidates(snapshot) if candidate.id not in standing)
-    pins = imported_pins(chosen, inputs.catalogue)
+    # The versions that Crossplane's own Lock has chosen
+    locks = ((lock.body, Source(lock.location, observed=True)) for lock in snapshot.of_kind(*_LOCK))
+    chosen = (candidate for lock in locks for candidate in read_lock(*lock)[0])
+    pins = imported_pins((c for c in chosen if c.id not in standing), inputs.catalogue)
     return replace(inputs, presence=presence, pins=pins, observed=observed_revisions(snapshot))
 
 
@@ -592,9 +582,8 @@ def _cluster_problems(
     where, subject = document.source.location, manifest_label(document.value)
     if cluster and not _NAME.fullmatch(cluster):
         message = f"{cluster[:80]!r} cannot name a cluster"
-        yield Problem(
-            where, Reason.INVALID_NAME, message, "Use lower-case letters, digits and dashes.", subject
-        )
+        hint = "Use lower-case letters, digits and dashes."
+        yield Problem(where, Reason.INVALID_NAME, message, hint, subject)
     elif asks and not cluster and not fleet.only:
         message = "No cluster is named, and there is not just one"
         hint = f"Annotate it with {CLUSTER}, or move it to a directory clusters/NAME."

@@ -75,9 +75,7 @@ def list_packages(
     chosen = {id_ for default_of, id_ in defaults if interface in ("", default_of)}
     entries = []
     for id_, candidates in sorted(catalogue.packages.items()):
-        interfaces = sorted(
-            {implemented.id for candidate in candidates for implemented in candidate.interfaces}
-        )
+        interfaces = sorted({interface.id for c in candidates for interface in c.interfaces})
         own_labels = {pair for candidate in candidates for pair in candidate.labels}
         own_keywords = {word for candidate in candidates for word in candidate.keywords}
         if name.lower() not in id_.name.lower() or not (required <= own_labels and words <= own_keywords):
@@ -514,17 +512,16 @@ def read_package_version(documents: Iterable[tuple[Document, Source]]) -> Parsed
     objects = [d for d, _ in pairs if _kind(d) in CONTENT_KINDS]
     kinds |= provided_kinds(objects)
     manifests = [(d, s) for d, s in pairs if _kind(d) not in {VERSION_KIND, *_CONTENTS} and _is_manifest(d)]
-    for _, other in manifests[1:]:
+    for _, further in manifests[1:]:
         message = f"A version has one manifest, and another one is at {manifests[0][1].location}"
         notes.problems.append(
-            Problem(other.location, Reason.DUPLICATE_OBJECT, message, _ONE_MANIFEST, notes.subject)
+            Problem(further.location, Reason.DUPLICATE_OBJECT, message, _ONE_MANIFEST, notes.subject)
         )
     declared = tuple(_declared(header, notes))
     reading = joined([*(r for r in readings if r is not None), _manifest(header, manifests, source)])
-    for other_candidate in (
-        c for c in reading.candidates if c.id.ecosystem is not (header.ecosystem or c.id.ecosystem)
-    ):
-        message = f"The ecosystem is {header.ecosystem}, but its manifest is {other_candidate.id}'s"
+    packages = (candidate.id for candidate in reading.candidates)
+    for other in (package for package in packages if header.ecosystem not in (None, package.ecosystem)):
+        message = f"The ecosystem is {header.ecosystem}, but its manifest is {other}'s"
         notes.refuse(("ecosystem",), message)
     problems = (*notes.problems, *reading.problems)
     if problems or not reading.candidates:

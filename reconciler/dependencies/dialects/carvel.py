@@ -70,9 +70,8 @@ def read_carvel(document: Document, source: Source) -> ParsedManifest:
         case "PackageRepository":
             _check_repository(document, notes)  # `index sync` and `index import` read it
         case kind:
-            notes.refuse(
-                ("kind",), f"{kind} is no kind of Carvel's packaging API", reason=Reason.UNKNOWN_KIND
-            )
+            message = f"{kind} is no kind of Carvel's packaging API"
+            notes.refuse(("kind",), message, reason=Reason.UNKNOWN_KIND)
     return notes.reading()
 
 
@@ -132,9 +131,8 @@ def _check_aliases(spec: "api.CarvelPackageSpec", items: list[Path], notes: Diag
     seen: set[str] = set()
     for item, path in zip(spec.dependencies, items, strict=True):
         if item.alias in seen:
-            notes.warn(
-                (*path, "alias"), f"What installs give {item.alias} is for each dependency of this alias"
-            )
+            message = f"What installs give {item.alias} is for each dependency of this alias"
+            notes.warn((*path, "alias"), message)
         seen |= {item.alias} - {""}
 
 
@@ -183,9 +181,8 @@ def _item(item: Any, path: Path, notes: Diagnostics) -> Any:
     if normalized.get("or") == []:
         notes.refuse((*path, "or"), "or names no alternative", hint="Name a package or an API in it.")
     if isinstance(normalized.get("or"), list):
-        normalized["or"] = [
-            _item(member, (*path, "or", n), notes) for n, member in enumerate(normalized["or"])
-        ]
+        members = enumerate(normalized["or"])
+        normalized["or"] = [_item(member, (*path, "or", n), notes) for n, member in members]
     return normalized
 
 
@@ -313,9 +310,8 @@ def _normalized_install(document: Document, notes: Diagnostics) -> Document:
     dependencies = mapping_at(spec, "dependencies")
     if isinstance(dependencies.get("override"), list):
         path: Path = ("spec", "dependencies", "override")
-        corrected = [
-            _correct_override(item, (*path, n), notes) for n, item in enumerate(dependencies["override"])
-        ]
+        items = enumerate(dependencies["override"])
+        corrected = [_correct_override(item, (*path, number), notes) for number, item in items]
         spec["dependencies"] = {**dependencies, "override": corrected}
     return {**document, "spec": spec}
 

@@ -255,10 +255,8 @@ def read_meta(
         path: Path = ("spec", "dependsOn", place)
         kinds = [name for name in (*_PACKAGES, "crd", "crossplane") if getattr(dependency, name)]
         if len(kinds) != 1:
-            fields = " and ".join(kinds) if kinds else "none of them"
-            message = (
-                f"A dependency names exactly one of package, crd and crossplane; this one names {fields}"
-            )
+            message = "A dependency names exactly one of package, crd and crossplane; this one names "
+            message += " and ".join(kinds) if kinds else "none of them"
             notes.refuse(path, message, hint="Write each as an item of its own." if kinds else "")
         elif dependency.crossplane:
             platforms.append(_platform(dependency.crossplane, (*path, "crossplane"), notes))
@@ -339,9 +337,7 @@ def flatten_lock(document: Document) -> dict[str, Any]:
         packages = [{"name": name, **value} for name, value in packages.items() if isinstance(value, Mapping)]
     for package in packages if isinstance(packages, list) else ():
         listed = package.get("dependencies") or []
-        package["dependencies"] = [
-            {"package": dependency} if isinstance(dependency, str) else dependency for dependency in listed
-        ]
+        package["dependencies"] = [{"package": d} if isinstance(d, str) else d for d in listed]
     return {**flat, "packages": packages or []}
 
 

@@ -72,9 +72,8 @@ def read_installation(document: Document, source: Source) -> ParsedManifest:
     bindings = custom.get(BINDINGS, {})
     if bindings is not False and not isinstance(bindings, Mapping):
         message = f"{BINDINGS} must be a mapping of aliases, or false, but is {str(bindings)[:60]!r}"
-        hint = (
-            "Write false without quotes." if bindings == "false" else "Write ALIAS: NAMESPACE/NAME below it."
-        )
+        hint = "Write ALIAS: NAMESPACE/NAME below it."
+        hint = "Write false without quotes." if bindings == "false" else hint
         notes.refuse(("custom", BINDINGS), message, reason=Reason.INVALID_ANNOTATION, hint=hint)
     strategy = str(custom.get(STRATEGY, VersionPolicy.HIGHEST))
     if strategy not in list(VersionPolicy):
@@ -136,9 +135,7 @@ def read_bundle(
     if parsed is None:
         return notes.reading()
     name, tag, _ = parse_image(parsed.reference)
-    own_name = (
-        repository or name or "/".join(part for part in (parsed.registry.rstrip("/"), parsed.name) if part)
-    )
+    own_name = repository or name or "/".join(filter(None, (parsed.registry.rstrip("/"), parsed.name)))
     # Tags of OCI have no plus: an underscore replaces it.
     number = notes.version((version or parsed.version or tag).replace("_", "+"), ("version",))
     if number is None:
@@ -194,12 +191,8 @@ def _sections(document: Document, notes: Diagnostics) -> tuple[Items, Any, Path]
     if isinstance(section, Mapping) and section and not words & section.keys():
         wrong = [name for name, item in section.items() if not isinstance(item, Mapping | str)]
         for name in wrong:
-            notes.refuse(
-                (*path, name),
-                f"Unknown field dependencies.{name}",
-                reason=Reason.UNKNOWN_FIELD,
-                hint=suggest(str(name), words, most=1),
-            )
+            message, hint = f"Unknown field dependencies.{name}", suggest(str(name), words, most=1)
+            notes.refuse((*path, name), message, reason=Reason.UNKNOWN_FIELD, hint=hint)
         notes.warn(path, "The map dependencies is read as dependencies.requires")
         return [item for item in _listed(section) if item[0] not in wrong], None, path
     return _section(section, path, notes)
@@ -215,12 +208,8 @@ def _check_sections(document: Document, notes: Diagnostics) -> None:
     """Refuse a section that is nearly called like one that decides, and is no action."""
     for name, value in document.items():
         items = value if isinstance(value, list) else [{"name": name}] if isinstance(value, Mapping) else []
-        similar = get_close_matches(str(name), _SECTIONS, n=1, cutoff=0.85)
-        if (
-            name not in _SECTIONS
-            and similar
-            and any(isinstance(item, Mapping) and "name" in item for item in items)
-        ):
+        is_similar = name not in _SECTIONS and get_close_matches(str(name), _SECTIONS, n=1, cutoff=0.85)
+        if is_similar and any(isinstance(item, Mapping) and "name" in item for item in items):
             hint = suggest(str(name), _SECTIONS, most=1)
             notes.refuse((name,), f"Unknown field {name}", reason=Reason.UNKNOWN_FIELD, hint=hint)
 
@@ -321,9 +310,7 @@ def _requirement(
         default=default,
         gives=tuple(BundleInput(InputKind.CREDENTIAL, name) for name in sorted(parsed.credentials)),
         parameters=written_values(parsed.parameters),
-        uses=tuple(
-            sorted({*used.get(parsed.name, ()), *(f"parameter {name}" for name in parsed.parameters)})
-        ),
+        uses=tuple(sorted(used.get(parsed.name, set()).union(f"parameter {n}" for n in parsed.parameters))),
         after=tuple(sorted({alias for v in inner for alias, _ in _OUTPUTS.findall(str(v)) if alias})),
         wired=any("bundle.dependencies." in str(value) or ".outputs." in str(value) for value in inner),
         location=notes.at(*path),
@@ -407,9 +394,8 @@ class _Required(Struct, frozen=True):
             message = f"sharing.mode {mode!r} is none of none, group, true and false"
             self.notes.refuse((*self.path, "sharing", "mode"), message, hint=hint)
         if shared and not group:
-            self.notes.refuse(
-                (*self.path, "sharing"), "sharing needs group.name", reason=Reason.MISSING_FIELD
-            )
+            at = (*self.path, "sharing")
+            self.notes.refuse(at, "sharing needs group.name", reason=Reason.MISSING_FIELD)
         if group and not shared:
             self.notes.refuse((*self.path, "sharing"), f"group {group} is named, but sharing.mode is off")
         if not shared:

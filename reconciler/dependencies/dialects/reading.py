@@ -244,9 +244,8 @@ def is_generated_by(document: Document, instance: str) -> bool:
 def annotation_or_custom(document: Document, name: str) -> str:
     """Return an annotation of a manifest, or what an Installation, which has none, has below `custom`."""
     has_metadata = isinstance(document.get("metadata"), dict)
-    return str(
-        value_at(document, *(("metadata", "annotations") if has_metadata else ("custom",)), name) or ""
-    )
+    path = ("metadata", "annotations") if has_metadata else ("custom",)
+    return str(value_at(document, *path, name) or "")
 
 
 def annotations(document: Document) -> dict[str, str]:

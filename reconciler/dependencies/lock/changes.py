@@ -171,10 +171,8 @@ def _revision_changes(before: ClusterLock | None, after: ClusterLock | None) -> 
         change = VersionChange(MoveOp.ACTIVATE, revision.name, state, str(revision.desired_state), label)
         if revision.is_active and not (was and was.is_active):
             is_back = was is not None and replaced is not None and was.revision < replaced.revision
-            instead = f", in place of {replaced.name}" if replaced else ""
-            yield change._replace(
-                op=MoveOp.ROLL_BACK if is_back else MoveOp.ACTIVATE, why=f"{label}{instead}"
-            )
+            why = f"{label}, in place of {replaced.name}" if replaced else label
+            yield change._replace(op=MoveOp.ROLL_BACK if is_back else MoveOp.ACTIVATE, why=why)
         elif revision.awaits and (was is None or was.awaits != revision.awaits):
             yield change._replace(op=MoveOp.WAIT, why=f"{label} {waiting_text(revision)}")
         elif was and was.is_active and not revision.is_active and revision.package not in runs:

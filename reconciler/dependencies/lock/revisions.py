@@ -79,9 +79,8 @@ def refuse_claims(table: OwnershipTable, claims: Iterable[OwnershipClaim]) -> di
 
     Source: crossplane, packages-v2 design, PackageLock: of two packages exactly one gets all.
     """
-    ordered = {
-        claim.package: claim for claim in sorted(claims, key=lambda claim: (claim.order, claim.package))
-    }
+    by_rank = sorted(claims, key=lambda claim: (claim.order, claim.package))
+    ordered = {claim.package: claim for claim in by_rank}
     refused: dict[Instance, RefusedClaim] = {}
     while (conflict := next(_conflicts(table, ordered, refused), None)) is not None:
         refused[conflict.package] = conflict
@@ -393,9 +392,8 @@ def reconcile_revisions(
     )
     objects = dict[Instance | None, str](former.items())
     ledger = {r: replace(entry, object=objects.get(entry.package, "")) for r, entry in ledger.items()}
-    revisions = sorted(
-        (item for group in updated.values() for item in group), key=lambda item: (item.package, item.revision)
-    )
+    revisions = [revision for group in updated.values() for revision in group]
+    revisions.sort(key=lambda revision: (revision.package, revision.revision))
     return RevisionUpdate(
         replace(
             resolution,
@@ -483,9 +481,7 @@ class _Reconciler:
 
     def _asked(self, instance: Instance, package: Resolved) -> RevisionInput:
         install = self.installs.get(instance)
-        activations = tuple(
-            request for request in self.inputs.activations if request.kind == f"{package.kind}Revision"
-        )
+        activations = tuple(a for a in self.inputs.activations if a.kind == f"{package.kind}Revision")
         image = f"{package.source or package.instance.name}:{package.version}"
         needs = sorted({d.resolved for d in package.dependencies if d.resolved is not None})
         policy, history = install.revisions if install else None, self.before.history(package)

@@ -197,10 +197,7 @@ def autoremove(
     """
     old = {package.instance: package for package in before.packages}
     used = {package.instance: package for package in fresh.packages}
-    running = [
-        package for package in before.packages if package.instance in needed and package.instance not in used
-    ]
-    used |= {package.instance: package for package in running}
+    used |= {instance: old[instance] for instance in old if instance in needed and instance not in used}
     needed_now = set(_reachable(used.values(), old | used)) - used.keys()
     used |= {instance: old[instance] for instance in needed_now}
     used = {instance: _with_present_parents(package, used) for instance, package in used.items()}
@@ -251,9 +248,8 @@ def leave_dependencies(fresh: Resolution, before: Resolution) -> Resolution:
     remaining = replace(fresh, packages=tuple(packages), skipped=before.skipped)
     generated = {package.instance for package in before.packages if not package.by_user}
     needed = set(_reachable((*packages, *(locked[instance] for instance in generated)), locked))
-    unchanged = _with_kept(
-        remaining, before, (generated | needed) - {package.instance for package in packages}
-    )
+    retained = (generated | needed) - {package.instance for package in packages}
+    unchanged = _with_kept(remaining, before, retained)
     return replace(unchanged, unused=autoremove(remaining, before).unused)
 
 
@@ -607,9 +603,8 @@ def _problem(
     names = [item.name for item in missing if item.kind is InputKind.PARAMETER]
     ways = [f"give it as the parameter {', '.join(f'{alias}#{name}' for name in names)}"] if names else []
     if len(names) < len(missing):
-        ways.append(
-            "write `credentialSets: [NAME]` with the name of a set that has it: dependencies get it, too"
-        )
+        what = "with the name of a set that has it: dependencies get it, too"
+        ways.append(f"write `credentialSets: [NAME]` {what}")
     hint = ", and ".join(ways)
     hint = f"{hint[0].upper()}{hint[1:]}; or bind {alias} to an installation that is there"
     where = install.location if install else Location("")

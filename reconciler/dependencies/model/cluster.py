@@ -134,9 +134,8 @@ class Catalogue:
     def refusal(self, id_: PackageId, version: str) -> Problem | None:
         """Return why a version is no candidate although it has a manifest; None if it has none."""
         refused = self.refused.get(id_.name, ())
-        exact = (
-            item.problem for item in refused if item.version.removeprefix("v") == version.removeprefix("v")
-        )
+        plain = version.removeprefix("v")
+        exact = (item.problem for item in refused if item.version.removeprefix("v") == plain)
         unknown = (item.problem for item in refused if not item.version)
         return next(chain(exact, unknown), None)
 
@@ -353,9 +352,8 @@ def template_variables(
     variables: dict[str, Any] = {"installation.name": name, "installation.namespace": namespace}
     if install is not None and candidate is not None:
         defaults = {parameter: orjson.loads(text) for parameter, text in candidate.defaults}
-        values = defaults | {
-            name: value for name, value in given_parameters(install).items() if "#" not in name
-        }
+        own_values = (item for item in given_parameters(install).items() if "#" not in item[0])
+        values = defaults | dict(own_values)
         variables |= {f"bundle.parameters.{parameter}": value for parameter, value in values.items()}
     return variables
 

@@ -52,9 +52,8 @@ class Ecosystem(StrEnum):
     @property
     def dialect(self) -> Dialect:
         """The dialect of the manifests that install packages of this ecosystem."""
-        return {Ecosystem.XPKG: Dialect.CROSSPLANE, Ecosystem.BUNDLE: Dialect.PORTER}.get(self) or Dialect(
-            self
-        )
+        named = {Ecosystem.XPKG: Dialect.CROSSPLANE, Ecosystem.BUNDLE: Dialect.PORTER}
+        return named.get(self) or Dialect(self)
 
 
 class PackageId(NamedTuple):

@@ -256,9 +256,7 @@ class CandidateLookup(Struct):
             return self.inputs.catalogue.places(instance.package, range_, namespace)
         key = (instance, range_)
         if key not in self._allowed:
-            self._allowed[key] = self.places(
-                instance, lambda candidate: range_.allows(candidate.version, candidate.digest)
-            )
+            self._allowed[key] = self.places(instance, lambda c: range_.allows(c.version, c.digest))
         return self._allowed[key]
 
     def places(self, instance: Instance, keep: Callable[[Candidate], bool]) -> frozenset[int]:
@@ -474,9 +472,8 @@ def _narrow(
 ) -> Alternative:
     if alternative.instance is None:
         return alternative
-    return replace(
-        alternative, allowed=alternative.allowed & context.lookup.places(alternative.instance, keep)
-    )
+    places = context.lookup.places(alternative.instance, keep)
+    return replace(alternative, allowed=alternative.allowed & places)
 
 
 def _package(context: _NeedContext, need: PackageNeed) -> Iterator[Alternative]:
@@ -524,13 +521,10 @@ def _create(
         published = lookup.inputs.published(instance)
         if published is not nearest:
             places = slot_places(instance, published)  # noqa: PLW2901 - the shared namespace has others
-        locked = lookup.candidates(instance)
-        fitting = (
-            places | all_places(locked) - all_places(published) if len(locked) > len(published) else places
-        )
-        alternatives.append(
-            Alternative(via, context.number, instance, fitting & lookup.allowed(instance, range_))
-        )
+        # A locked version that is not published any more comes behind those that are.
+        fitting = places | all_places(lookup.candidates(instance)) - all_places(published)
+        allowed = fitting & lookup.allowed(instance, range_)
+        alternatives.append(Alternative(via, context.number, instance, allowed))
     yield from sorted(alternatives, key=lambda alternative: -max(alternative.allowed, default=-1))
 
 
@@ -647,10 +641,9 @@ def _matching_places(
         case ApiNeed():
             return lookup.places(instance, lambda c: _provides(need, c, lookup)) or None
         case InterfaceNeed():
-            exclusive = instance.slot.kind is SlotKind.FOR
-            return (
-                None if exclusive else lookup.places(instance, lambda c: _offers(c.interfaces, need)) or None
-            )
+            if instance.slot.kind is SlotKind.FOR:
+                return None
+            return lookup.places(instance, lambda c: _offers(c.interfaces, need)) or None
 
 
 def _provides(need: ApiNeed, candidate: Candidate, lookup: CandidateLookup) -> bool:

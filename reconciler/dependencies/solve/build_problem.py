@@ -190,9 +190,8 @@ def _demands(
             # The requirement is held with it, or another one could get its id.
             signatures[id(written)] = (written, signature)
         cause = Cause(CauseKind.REQUIRES, subject, signature)
-        demand = InstanceRequirement(
-            instance, requirement, alternatives_for(requirement, scope, lookup), cause
-        )
+        alternatives = alternatives_for(requirement, scope, lookup)
+        demand = InstanceRequirement(instance, requirement, alternatives, cause)
         locked = tuple(locked_alternatives(demand, lookup)) if lookup.generated_pins else ()
         yield replace(demand, alternatives=(*demand.alternatives, *locked)) if locked else demand
 
@@ -222,9 +221,8 @@ def _excluded_versions(
     inputs, (scope, candidates, demands) = lookup.inputs, reached
     by_user, package = scope.install, instance.package
     # A user's exact version may be below the locked one.
-    may_sink = by_user is not None and (
-        by_user.allow_downgrade or by_user.need.id.ecosystem is not Ecosystem.CARVEL
-    )
+    is_exact = by_user is not None and by_user.need.id.ecosystem is not Ecosystem.CARVEL
+    may_sink = is_exact or (by_user is not None and by_user.allow_downgrade)
     sinks = pinned is None or may_sink or inputs.choices.allow_downgrade
     floor = None if sinks or pinned is None else candidates[pinned].version
     platforms = dict(inputs.presence.platforms) if not instance.slot.target else {}
@@ -344,9 +342,8 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
             for second, second_places in instances[number + 1 :]:
                 if first.package != second.package and first.slot.target == second.slot.target:
                     cause = Cause(CauseKind.OWNER, owned)
-                    yield Incompatibility(
-                        cause, first, frozenset(first_places), second, frozenset(second_places)
-                    )
+                    places = frozenset(second_places)
+                    yield Incompatibility(cause, first, frozenset(first_places), second, places)
 
 
 def without_duplicates(
@@ -377,9 +374,8 @@ def without_duplicates(
             why = f"only one may; {first.name} runs already" if runs(first) else "only one may"
             message = f"{install} and {first} ({first.location}) both install {name}, and {why}"
             hint = "Remove one of the two manifests"
-            problems.append(
-                Problem(install.location, Reason.DUPLICATE_PACKAGE, message, hint, subject=str(install))
-            )
+            reason = Reason.DUPLICATE_PACKAGE
+            problems.append(Problem(install.location, reason, message, hint, subject=str(install)))
     external = (install for install in installs if install.external)
     ours = sorted(chosen.values(), key=lambda install: rank_of(install)[1:])
     return replace(inputs, installs=(*ours, *external)), tuple(problems)

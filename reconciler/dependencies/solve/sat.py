@@ -269,9 +269,7 @@ class ModelConstraints(Struct):
         members = {instance.package.ecosystem for instance in problem.nodes}
         self.circles = bool(members & problem.forbid_cycles)
         groups = self.formula.groups.values()
-        self.passive = any(
-            not alternative.active for group in groups for alternative in group.demand.alternatives
-        )
+        self.passive = any(not way.active for group in groups for way in group.demand.alternatives)
         is_wired = any(group.demand.requirement.wired for group in groups)
         # Most packages cannot need one another in a circle, whatever their versions.
         self.circles = is_wired or (self.circles and self._may_have_circle())
