@@ -19,6 +19,7 @@ from reconciler.inventory.standing import Standing, decide_standing
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Commit, Mode
 from reconciler.names.refs import BRANCH_DIRECTORIES, HEADS
+from reconciler.read.configuration import FILE
 
 # scheme://host/path, and user@host:path as in scp.
 _URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
@@ -69,7 +70,9 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
     if copy is not None:
         return _open_copy(copy, mirrors)
     if path and not is_repository(path, mirrors.read_s):
-        hint = "Run the command in a working copy of the control repository, or pass --control PATH or URL."
+        below = _control_below(path)
+        where, named = below or "a working copy of the control repository", below or "PATH or URL"
+        hint = f"Run the command in {where}, or pass --control {named}."
         raise UsageError(f"{path} is not a Git repository or working copy", hint=hint)
     mirror = mirrors.open(control)
     mirror.fetch()
@@ -81,6 +84,14 @@ def open_control(control: str, mirrors: Mirrors) -> OpenControl:
             hint = f"Make {' or '.join(others[:_NAMED])} its default branch: `git symbolic-ref HEAD` there."
         raise ConfigurationError(message, hint=hint)
     return OpenControl(mirror, mirror, _commit(mirror, tip), branch, published=True)
+
+
+def _control_below(path: Path) -> Path | None:
+    """Return the nearest working copy with a configuration below a directory, None for none or several."""
+    for pattern in (f"*/{FILE}", f"*/*/{FILE}"):
+        if copies := [file.parent for file in path.glob(pattern) if (file.parent / ".git").exists()]:
+            return copies[0] if len(copies) == 1 else None
+    return None
 
 
 class ControlHistory(History):
