@@ -29,6 +29,7 @@ from reconciler.plan.changes import (
     Op,
     Outcome,
     Plan,
+    Refusal,
     WaitsFor,
     exit_of,
     exits_of,
@@ -672,7 +673,7 @@ def find_needs(plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome |
         Need(
             Action.DECIDE,
             refusal.message,
-            tuple(sorted(_place(s, plan) for s in statuses if s.package in refusal.packages)),
+            tuple(sorted({_place(s, plan) for s in statuses if _is_about(refusal, s)})),
         )
         for refusal in plan.refusals
     ]
@@ -686,6 +687,11 @@ def find_needs(plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome |
         needs.append(Need(action, "the lock", (place,)))
     order = list(Action)
     return sorted(needs, key=lambda need: (order.index(need.action), not need.holds, need.text, need.places))
+
+
+def _is_about(refusal: Refusal, status: PackageStatus) -> bool:
+    is_kept = (status.reason, str(status.message)) == (refusal.reason, refusal.message)
+    return status.package in refusal.packages or is_kept
 
 
 def _lock_pull(plan: Plan, outcome: Outcome | None) -> PullRequest | None:
@@ -728,7 +734,8 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
             continue
         overview = overviews.get((status.variant, status.package), DraftOverview())
         change = changes.get(status.package) if status.package else None
-        for action, place in _asks(status, plan):
+        is_refused = any(r.reason == status.reason and _is_about(r, status) for r in plan.refusals)
+        for action, place in () if is_refused else _asks(status, plan):
             text = _text(action, status, overview, change)
             places, waves = groups.setdefault((action, text), ({}, set()))
             # A pull request of several packages is about none of them alone.

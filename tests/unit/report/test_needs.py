@@ -67,6 +67,20 @@ def test_most_urgent_comes_first() -> None:
     ]
 
 
+def test_refused_deletions_are_one_decision_with_their_packages() -> None:
+    refusal = Refusal(Reason.DELETION_GUARD, "2 of 2 would be deleted", "Consent.")
+    refused = [
+        replace(
+            status(v, Phase.HELD_BACK, WaitsFor.DECISION, pull=0),
+            reason=refusal.reason,
+            message=refusal.message,
+        )
+        for v in (WEST, EAST)
+    ]
+
+    assert needs(Plan(refusals=(refusal,)), refused) == [("decide", refusal.message, "east/web, west/web")]
+
+
 @pytest.mark.parametrize(
     ("wave", "expected"),
     [
