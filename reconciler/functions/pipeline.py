@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -191,6 +191,11 @@ def may_have_pipeline(files: Files) -> bool:
     """Return whether a Kptfile has the word, or may escape it: most have none, and need not be parsed."""
     kptfiles = (file.data for path, file in files.items() if _is_kptfile(path))
     return any(b"pipeline" in data or b"\\" in data for data in kptfiles)
+
+
+def waits_for_functions(conflicts: Collection[object], files: Files) -> bool:
+    """Tell whether the functions of a package have not run: they do once its conflicts are answered."""
+    return bool(conflicts) and may_have_pipeline(files)
 
 
 def declared_steps(files: Files) -> tuple[Step, ...]:

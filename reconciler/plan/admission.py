@@ -15,6 +15,7 @@ from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict,
 from reconciler.admission.policies import find_unasked
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.values import LazyMapping
+from reconciler.functions.pipeline import waits_for_functions
 from reconciler.inventory.inventory import Inventory, RepositoryView
 from reconciler.inventory.snapshot import defined_kind
 from reconciler.names.filled import changed_paths, masked_digest
@@ -106,6 +107,8 @@ def _sides(
         files, tree = contents.get(draft.tree) if draft.tree else None, draft.tree
     elif isinstance(after, Package):
         files, tree = after.files or contents.get(after.tree), after.tree
+        if files is not None and waits_for_functions(after.conflicts, files):
+            return None
     else:
         return None
     if before is None or files is None or tree == main:

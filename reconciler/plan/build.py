@@ -19,6 +19,7 @@ from reconciler.dependencies.lock import changes as lock_changes
 from reconciler.dependencies.lock.changes import MoveOp
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.expand.expansion import empty_selections
+from reconciler.functions.pipeline import waits_for_functions
 from reconciler.inventory.inventory import (
     Inventory,
     PullRequest,
@@ -347,6 +348,8 @@ def _described(
             values = set_values(variants[key].variant.spec) if key in variants else ()
             impact = reader.impact(before, written.files, change.own_names, values)
         conflicts = change.conflicts
+        if impact is not None and written is not None and waits_for_functions(conflicts, written.files):
+            impact = replace(impact, risks=())
         if conflicts and written is not None and key in variants:
             local = variants[key].local
             conflicts = with_templates(conflicts, written.files, contents.get(local, {}) if local else {})

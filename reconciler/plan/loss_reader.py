@@ -12,6 +12,7 @@ from reconciler.dependencies.dialects import read_manifest
 from reconciler.dependencies.lock.format import LockUpdate
 from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, Install
+from reconciler.functions.pipeline import waits_for_functions
 from reconciler.inventory.inventory import Inventory, RepositoryRole, Source
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.names.filled import changed_paths, masked_digest
@@ -124,6 +125,8 @@ class LossReader(Struct):
         cluster, before = target.view.cluster, contents.get(main)
         if before is None or isinstance(after, str):
             yield Loss(cluster, NamedObject("package", "", change.package.path), "")
+            return
+        if waits_for_functions(change.conflicts, after):
             return
         moved = context.resolved.get(target.owner) if target.owner is not None else None
         place = context.targets.get(moved.downstream) if moved is not None else None

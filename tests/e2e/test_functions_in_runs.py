@@ -1,6 +1,7 @@
 """Functions in a run: packages are rendered before they are proposed, and a failing one keeps its draft."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -112,14 +113,9 @@ def test_what_could_not_run_is_tried_again_without_any_other_change(world: World
 def test_edit_of_what_a_function_reads_is_no_lost_edit_and_one_of_what_it_writes_is() -> None:
     world = published("edge-1")
     setter = "  - image: apply-setters:v0.2.0\n    configPath: setters.yaml\n"
-    with world.edit("blueprints", "Replicas are a setter") as copy:
-        (copy / "web/Kptfile").write_text(HEAD.format(name="web") + setter)
-        (copy / "web/setters.yaml").write_text(SETTERS)
-        text = app("web", 3).replace("replicas: 1", "replicas: 1 # kpt-set: ${replicas}")
-        (copy / "web/app.yaml").write_text(text)
-    world.tag("blueprints", "web/v3", "main")
-    with world.edit("control", "Roll it out") as copy:
-        (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=3))
+    text = app("web", 3).replace("replicas: 1", "replicas: 1 # kpt-set: ${replicas}")
+    kptfile = HEAD.format(name="web") + setter
+    release(world, 3, {"Kptfile": kptfile, "setters.yaml": SETTERS, "app.yaml": text})
     merge(world)
 
     for before, after in ((2, 5), (5, 6)):  # the second edit begins where no upstream ever was
@@ -132,6 +128,34 @@ def test_edit_of_what_a_function_reads_is_no_lost_edit_and_one_of_what_it_writes
     said = world.run("apply")
     assert "writes spec.replicas of Deployment web anew" in said.out
     assert world.run("approve", "--all").code == 4
+
+
+def test_draft_whose_functions_wait_for_answers_tells_no_losses() -> None:
+    world = published("edge-1")
+    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: blank}\n"
+    files = {
+        "Kptfile": HEAD.format(name="web") + SET_NAMESPACE,
+        "claim.yaml": claim,
+        "app.yaml": app("web", 3),
+    }
+    release(world, 3, files)
+    merge(world)
+    edit_edge(world, "app.yaml", "replicas: 1", "replicas: 5")
+    release(world, 4, {"app.yaml": app("web", 3).replace("replicas: 1", "replicas: 3")})
+
+    said = world.run("plan")
+
+    assert said.code == 7, said
+    assert ("1 conflict in app.yaml" in said.out, "PersistentVolumeClaim" in said.out) == (True, False)
+
+
+def release(world: World, revision: int, files: Mapping[str, str]) -> None:
+    with world.edit("blueprints", f"Publish v{revision}") as copy:
+        for name, text in files.items():
+            (copy / "web" / name).write_text(text)
+    world.tag("blueprints", f"web/v{revision}", "main")
+    with world.edit("control", f"Take v{revision}") as copy:
+        (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=revision))
 
 
 def merge(world: World) -> None:
