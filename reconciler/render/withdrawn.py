@@ -13,14 +13,14 @@ from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEX
 from reconciler.api.porch import PackageContext, PackageVariantSpec
 from reconciler.functions.pipeline import RunPipelines
 from reconciler.inventory.inventory import Inventory
-from reconciler.krm.documents import ResourceDocument, documents_of, edit_document
+from reconciler.krm.documents import ResourceDocument, documents_of
 from reconciler.krm.merge import Node, root_of
 from reconciler.krm.values import is_same, mapping_at
 from reconciler.krm.yaml import SetValue
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.render.charts import ChartContents
-from reconciler.render.injection import INJECTED, NAME, PACKAGE_PATH, asks_for, find_context
+from reconciler.render.injection import INJECTED, NAME, PACKAGE_PATH, asks_for, ensure_context, find_context
 from reconciler.render.kptfile import (
     FunctionOwners,
     edit_kptfile,
@@ -31,7 +31,7 @@ from reconciler.render.kptfile import (
 )
 from reconciler.render.merging import Contents, field_at, find_resource, injected_paths, with_fields
 from reconciler.render.rendered import Blocked
-from reconciler.resolve.ownership import find_owner
+from reconciler.resolve.ownership import find_owner, package_name
 from reconciler.resolve.resolution import ResolvedVariant
 
 Written = Mapping[str, str | None]
@@ -66,21 +66,22 @@ def take_back(
     sides = {(r.variant.key, side.is_draft): (r, side) for r in variants for side in _sides(r, contents)}
     bare = {}
     for place, (resolved, side) in sides.items():
-        owners = function_owners(contents[side.local], resolved, inventory, contents)
-        files = _bare(contents[side.local], contents[side.base], resolved.variant.spec, owners)
+        local = contents[side.local]
+        owners = function_owners(local, resolved, inventory, contents)
+        files = _bare(local, contents[side.base], resolved.variant.spec, owners)
+        if files is not None and PACKAGE_CONTEXT_FILE in local.keys() - files.keys():
+            files = _with_context(files, resolved, _written_context(local, resolved, inventory), inventory)
         if files is not None:
             bare[place] = files
     rendered = dict(zip(bare, run([*bare.values()]), strict=True)) if bare else {}
     taken: dict[tuple[ObjectName, bool], Oid] = {}
     for place, (resolved, side) in sides.items():
         local = contents[side.local]
-        former = find_owner(owner_header(local), resolved.downstream, inventory)
-        record = inventory.records.get(former or resolved.variant.key)
         files = without_withdrawn(
             local,
             contents[side.base],
             resolved.variant.spec,
-            record.context if record is not None else {},
+            _written_context(local, resolved, inventory),
             keeps_context=inventory.repositories[resolved.view].deployment,
             made=(bare[place], rendered[place].files) if place in bare and rendered[place].ok else ({}, {}),
         )
@@ -88,6 +89,23 @@ def take_back(
             taken[place] = tree_id(files)
             more[taken[place]] = files
     return tuple(_taken_back(resolved, taken) for resolved in variants), more
+
+
+def _written_context(local: Files, resolved: ResolvedVariant, inventory: Inventory) -> Written:
+    former = find_owner(owner_header(local), resolved.downstream, inventory)
+    record = inventory.records.get(former or resolved.variant.key)
+    return record.context if record is not None else {}
+
+
+def _with_context(
+    files: Files, resolved: ResolvedVariant, written: Written, inventory: Inventory
+) -> Files | None:
+    """Return a package with the package context that its functions began with."""
+    data = {key: value for key, value in written.items() if value is not None}
+    spec = PackageContext(data=data, remove_keys=sorted(written.keys() - data.keys()))
+    package = package_name(inventory.repositories[resolved.view], resolved.downstream.path)
+    made = ensure_context(files, deployment=True, package=package, spec=spec)
+    return None if isinstance(made, Blocked) else made
 
 
 class _Side(NamedTuple):
@@ -161,31 +179,17 @@ def without_withdrawn(
 
 _KPT = (("pipeline",), ("upstream",), ("upstreamLock",), ("status",))
 """Fields of a Kptfile that no function may keep."""
-_LOCAL_CONFIG = {"config.kubernetes.io/local-config": "true"}
 
 
 def _bare(local: Files, original: Files, spec: PackageVariantSpec, owners: FunctionOwners) -> Files | None:
-    """Return the original with local's functions, None where the variant asks for all of its own as they are.
-
-    A package context that only local has is there without what functions may have written.
-    """
+    """Return the original with local's functions, None where the variant asks for all of its own as they are."""
     value = kptfile_value(local[KPTFILE].data) if KPTFILE in local and KPTFILE in original else {}
     if not has_other_functions(value, spec, owners):
         return None
     name = mapping_at(value, "metadata").get("name")
     edits = (SetValue(("pipeline",), value["pipeline"]), SetValue(("metadata", "name"), name))
     files = edit_kptfile(original, lambda _: edits)
-    if isinstance(files, Blocked) or PACKAGE_CONTEXT_FILE in files or PACKAGE_CONTEXT_FILE not in local:
-        return None if isinstance(files, Blocked) else files
-    context = find_context(documents_of(local[PACKAGE_CONTEXT_FILE]))
-    if context is None:
-        return files
-    metadata = {"name": PACKAGE_CONTEXT_NAME, "annotations": _LOCAL_CONFIG}
-    edit = SetValue(("metadata",), metadata)
-    return {
-        **files,
-        PACKAGE_CONTEXT_FILE: edit_document(local[PACKAGE_CONTEXT_FILE], [edit], index=context.index),
-    }
+    return None if isinstance(files, Blocked) else files
 
 
 def _withdrawn_fields(

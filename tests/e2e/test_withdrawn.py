@@ -99,6 +99,25 @@ def test_metadata_that_functions_wrote_into_kptfile_and_context_goes_with_them(
     assert "mine: kept" in done["web/package-context.yaml"]
 
 
+def test_data_that_a_function_wrote_into_a_context_goes_with_it(world: World) -> None:
+    context = ("packageContext:", "  data: {region: east}")
+    write = "- {name: zone, image: starlark:v0.5, configMap: {source: %s}}"
+    source = (
+        "\"for r in ctx.resource_list['items']:\\n  if r['kind'] == 'ConfigMap':\\n"
+        "    r['data'].update(zone=r['data']['region'] + '-1')\""
+    )
+    ask(world, *context, *FUNCTIONS, f"  {write % source}", revision=1)
+    with world.edit("edge-1", "a key of a person") as copy:
+        path = copy / "web/package-context.yaml"
+        path.write_text(f"{path.read_text()}  mine: kept\n")
+    before = package(world)["web/package-context.yaml"]
+
+    ask(world, *context, revision=1)
+
+    after = package(world)["web/package-context.yaml"]
+    assert set(before.splitlines()) - set(after.splitlines()) == {"  zone: east-1"}
+
+
 def test_context_that_was_made_for_a_variant_alone_goes_with_its_keys(world: World) -> None:
     with world.edit("control", "not for deployment") as copy:
         path = copy / "manifests/repositories/edge-1.yaml"
