@@ -182,7 +182,7 @@ _KPT = (("pipeline",), ("upstream",), ("upstreamLock",), ("status",))
 
 
 def _bare(local: Files, original: Files, spec: PackageVariantSpec, owners: FunctionOwners) -> Files | None:
-    """Return the original with local's functions, None where the variant asks for all of its own as they are."""
+    """Return the original with local's functions, None where the variant asks for all of its own."""
     value = kptfile_value(local[KPTFILE].data) if KPTFILE in local and KPTFILE in original else {}
     if not has_other_functions(value, spec, owners):
         return None

@@ -461,6 +461,19 @@ def _find_failure(
     return "", ""
 
 
+def with_absent(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
+    """Return the record with the targets that left while their packages are there: they may come back."""
+    recorded = rolling.inventory.rollouts.get(rolling.key)
+    if recorded is None or recorded.revision != record.revision:
+        return record
+    absent = (
+        member
+        for key, member in rolling.members.items()
+        if key not in rolling.variants and key in rolling.inventory.records
+    )
+    return replace(record, members=tuple(sorted((*record.members, *absent), key=lambda m: m.key)))
+
+
 def with_values_before(rolling: RollingSet, record: RolloutRecord) -> RolloutRecord:
     """Return the record with the values that its packages had before."""
     recorded = rolling.inventory.rollouts.get(rolling.key)

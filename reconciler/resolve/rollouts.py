@@ -57,6 +57,7 @@ from reconciler.resolve.rollout_records import (
     names_asked,
     newcomers,
     recorded_pin,
+    with_absent,
     with_joined,
     with_newcomers,
     with_values_before,
@@ -282,7 +283,7 @@ def find_rollouts(
         if judged.rollout.record.finished and newcomers(rolling, judged.rollout.waves_of):
             # In the same run, or the next one would have something to do that this one knew.
             judged = _rollout(rolling, with_newcomers(rolling, judged.rollout.record), pause)
-        moved = with_values_before(rolling, judged.rollout.record)
+        moved = with_values_before(rolling, with_absent(rolling, judged.rollout.record))
         rollouts.append(replace(judged.rollout, record=moved))
         kept_pins |= judged.kept_pins
         problems += judged.problems

@@ -166,3 +166,20 @@ def test_the_hint_of_an_order_names_the_wave_that_it_is_about() -> None:
     world.want(2, {SKIP: "web/v9/main"})
 
     assert 'write "web/v2/main"' in world.run("plan").out
+
+
+def test_a_canary_that_left_and_came_back_is_the_canary_that_it_was() -> None:
+    world = make_edges()
+    world.want(2)
+    world.run("apply")
+    world.run("approve", "ap1/web")
+    world.want(2, target={"repositories": [{"name": edge} for edge in ("eu1", "us1")]})
+    world.run("apply")
+
+    world.want(2)
+
+    assert "wave canary: complete, 1 of 1 published" in world.run("apply").out
+    world.want(2, {ROLL_BACK: "web/v2"})
+    world.settle()
+    assert world.images() == ["v1"] * 3
+    assert world.is_quiet()
