@@ -482,6 +482,12 @@ _FUNCTIONS: Final[tuple[tuple[str, str, Callable[..., Any]], ...]] = (
     ("sum", ".l>x", _sum),
     ("min", ".l>x", min),
     ("max", ".l>x", max),
+    ("indexOf", ".lx>i", lambda values, value: values.index(value) if value in values else -1),
+    (
+        "lastIndexOf",
+        ".lx>i",
+        lambda values, value: max((i for i, v in enumerate(values) if v == value), default=-1),
+    ),
     ("distinct", ".l>l", lambda values: [v for i, v in enumerate(values) if v not in values[:i]]),
     ("slice", ".lii>l", _slice),
     ("reverse", ".l>l", lambda values: values[::-1]),

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.admission.cluster import CRD, Cluster
+from reconciler.admission.cluster import CRD, POLICY, Cluster
 from reconciler.admission.judge import Judge, ObjectChange
-from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot
+from reconciler.base.errors import Location
+from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import load_documents
 from reconciler.names.ids import GroupKind
 
@@ -205,6 +206,9 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
             id="a deletion has an old object only"),
         pytest.param("", APP, policy("object.spec.replicas == 1", DEPLOYMENTS), [],
             id="a default of a built-in kind"),
+        pytest.param("", APP,
+            [*policy("false", DEPLOYMENTS), read(str(policy("false")[0]).replace("'p'", "'other'"))], REFUSED,
+            id="a policy beside one for another kind"),
         pytest.param("", APP, policy("false", OLD_APPS), [("not judged", CONVERTED)],
             id="a rule for another version"),
         pytest.param("", APP,
@@ -333,3 +337,23 @@ def test_policy_decides(
     found = verdicts(old, new, governing, complete=[LIMITS])
 
     assert [answer for answer in found if "policy p" in answer[1]] == answers
+
+
+def test_version_that_objects_are_stored_in_has_to_stay() -> None:
+    there = definition(OPEN, ("v1", "v2")) | {"status": {"storedVersions": ["v1", "v2"]}}
+    api = ("apiextensions.k8s.io/v1", CRD.kind)
+    listed = SnapshotObject(*api, "", "limits.x.io", {}, {}, there, Location("crd.yaml"))
+    snapshot = Snapshot(present=True, objects={api: (listed,)})
+    judge = Judge(Cluster("c", snapshot))
+
+    (judgement,) = judge.judge_stored(definition(OPEN, ("v1",)))
+
+    assert "v2 is a stored version, and the kind has an unknown number of objects" in judgement.message
+    assert list(judge.judge_stored(there)) == []
+
+
+@pytest.mark.parametrize(("served", "is_known"), [(["Pod"], True), (["Pod", POLICY.kind], False)])
+def test_a_cluster_without_the_api_of_policies_has_none(served: list[str], *, is_known: bool) -> None:
+    cluster = Cluster("c", Snapshot(present=True, served=frozenset(("v1", kind) for kind in served)))
+
+    assert cluster.knows(POLICY) is is_known

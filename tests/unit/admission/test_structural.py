@@ -64,6 +64,23 @@ def test_value_is_refused_as_by_the_api_server(schema: str, value: str, *, is_re
     assert bool(faults(schema, value)) is is_refused
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        ("{type: integer, minimum: 2}", "1", "should be greater than or equal to 2"),
+        ("{type: integer, maximum: 2, exclusiveMaximum: true}", "2", "should be less than 2"),
+        ("{type: integer, maximum: 2}", "3", "should be less than or equal to 2"),
+        ("{type: integer, multipleOf: 2}", "3", "should be a multiple of 2"),
+        ("{type: integer, format: int32}", "-2147483649", "must be of format int32"),
+        ("{type: array, items: {type: string}, maxItems: 1}", "[a, b]", "should have at most 1 items"),
+        ("{type: array, items: {type: string}, uniqueItems: true}", "[a, a]", 'Duplicate value: "a"'),
+        ("{type: string, enum: [a, b]}", "c", 'supported values: "a", "b"'),
+    ],
+)  # fmt: skip
+def test_reason_is_as_of_the_api_server(schema: str, value: str, reason: str) -> None:
+    assert faults(schema, value) == [("f", reason, True)]
+
+
 def rule(text: str, schema: str = "type: string", **more: str) -> str:
     further = "".join(f", {key}: {value}" for key, value in more.items())
     return f'{{{schema}, x-kubernetes-validations: [{{rule: "{text}", message: bad{further}}}]}}'

@@ -219,9 +219,15 @@ def test_levels_of_nesting_are_limited(level: str) -> None:
     assert ["nested or chained" in str(failure) for failure in refused] == [True, False]
 
 
-@pytest.mark.parametrize("limits", [Limits(expression_depth=1), Limits(expression_cost=2)])
-def test_names_and_texts_have_the_limits_of_all_expressions(limits: Limits) -> None:
-    assert isinstance(Environment(limits).compile("'a' + target.name + 'b'"), Failure)
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(expression_depth=1), "More than 1 terms are nested or chained"),
+        (Limits(expression_cost=2), "The expression may cost more than 2 steps"),
+    ],
+)
+def test_names_and_texts_have_the_limits_of_all_expressions(limits: Limits, reason: str) -> None:
+    assert Environment(limits).compile("'a' + target.name + 'b'").message == reason
 
 
 @pytest.mark.parametrize(
