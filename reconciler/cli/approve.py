@@ -28,12 +28,13 @@ from reconciler.cli.pull_requests import (
     approvable,
     below,
     closed_error,
+    find_objection,
     find_or_open_pulls,
     find_pulls,
     is_merged,
     is_pattern,
     list_pulls,
-    objection_errors,
+    objection_error,
     outdated_error,
     shared_error,
     unheld_error,
@@ -60,6 +61,7 @@ class Approved(NamedTuple):
     revision: str = ""
     error: ReconcilerError | None = None
     notes: tuple[str, ...] = ()
+    although: str = ""
     already: str = ""
     planned: str = ""
     is_queued: bool = False
@@ -226,18 +228,22 @@ def _approve_all(
     what a manifest does not want any more, or what takes objects of a cluster with it: a pattern does not.
     `refused` are those that nothing is asked about any more.
     """
-    matched = [pull for pull in pulls if pull.key not in named]
-    withdrawn = objection_errors(matched, plans.before().plan) if matched else {}
     results: dict[tuple[str, int], Approved] = dict(refused)
     ready: dict[tuple[str, int], Approvable] = {}
+    although: dict[tuple[str, int], str] = {}
     by_forge: dict[int, list[ListedPull]] = {}
     for pull in track([pull for pull in pulls if pull.key not in refused], "checking pull requests"):
-        error = withdrawn.get(pull.key)
-        judged = Approved(pull, error=error) if error is not None else _judge(pull, plans.before)
+        judged = _judge(pull, plans.before)
+        objection = find_objection(pull, plans.before().plan)
+        if objection is not None and pull.key not in named:
+            judged = Approved(pull, error=objection_error(pull, objection))
+        although[pull.key] = f"it {objection.what}" if objection is not None else ""
         if isinstance(judged, Approved):
             results[pull.key] = judged
         elif not at_once:
-            results[pull.key] = Approved(pull, notes=judged.lenient, planned="would be approved")
+            results[pull.key] = Approved(
+                pull, notes=judged.lenient, although=although[pull.key], planned="would be approved"
+            )
         else:
             ready[pull.key] = judged
             by_forge.setdefault(id(pull.forge), []).append(pull)
@@ -246,7 +252,7 @@ def _approve_all(
     for chosen, merges in merged:
         for approved in _approved(chosen, merges, plans.after):
             key = approved.listed.key
-            results[key] = approved._replace(notes=ready[key].lenient)
+            results[key] = approved._replace(notes=ready[key].lenient, although=although[key])
     return [results[pull.key] for pull in pulls]
 
 
@@ -331,12 +337,18 @@ def _lines(results: Sequence[Approved], none: str, *, propose_only: bool) -> Ite
             yield f"already {result.already}: {name} in {terminal(result.listed.name)}"
         elif result.planned:
             yield f"{result.planned}: {name} in {terminal(result.listed.name)}"
-            yield from (f"  not ready: {terminal(note)}" for note in result.notes)
+            yield from _remarks(result)
         elif propose_only:
             yield f"proposed {name}"
         else:
             yield f"approved {name}: {terminal(result.revision) or _became(result)}"
-            yield from (f"  not ready: {terminal(note)}" for note in result.notes)
+            yield from _remarks(result)
+
+
+def _remarks(result: Approved) -> Iterator[str]:
+    yield from (f"  not ready: {terminal(note)}" for note in result.notes)
+    if result.although:
+        yield f"  although {terminal(result.although)}"
 
 
 def _became(result: Approved) -> str:
@@ -362,5 +374,5 @@ def _value(result: Approved) -> dict[str, Text | list[str]]:
         "revision": result.revision,
         "error": str(result.error or ""),
         "hint": result.error.hint if result.error else "",
-        "unready": list(result.notes),
+        "unready": [*result.notes, *filter(None, [result.although])],
     }

@@ -24,7 +24,7 @@ from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullSt
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import HEADS, index_ref, is_deletion, is_group_in, revision_refs, short_branch
 from reconciler.plan.approvals import early_deletions, ended_by
-from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Plan, WriteDraft, WriteRemoval
+from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Objection, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
 from reconciler.records.state import LOCKS_DIRECTORY, PackageVariantRecord
 from reconciler.resolve.ownership import is_foreign
@@ -560,17 +560,18 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
     return RefusedError(message, hint=missing_branch_hint(listed.pull.head))
 
 
-def objection_errors(pulls: Iterable[ListedPull], plan: Plan) -> dict[tuple[str, int], RefusedError]:
-    """Return by key the pull requests that only a person who names them approves, with why."""
-    errors = {}
-    for listed in pulls:
-        names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
-        about = [o for name in names if (o := plan.objections.get((listed.view.url, name))) is not None]
-        if about:
-            _, what, who, way, step = min(about)
-            hint = f"{who}. Approve it by name, {listed.name}, or {way}." if who else step
-            errors[listed.key] = RefusedError(f"Pull request {listed.name} {what}", hint=hint)
-    return errors
+def find_objection(listed: ListedPull, plan: Plan) -> Objection | None:
+    """Return why only a person who names a pull request approves it, None if anybody may."""
+    names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
+    about = (plan.objections.get((listed.view.url, name)) for name in names)
+    return min(filter(None, about), default=None)
+
+
+def objection_error(listed: ListedPull, objection: Objection) -> RefusedError:
+    """Return the refusal of a pull request that nobody names."""
+    _, what, who, way, step = objection
+    hint = f"{who}. Approve it by name, {listed.name}, or {way}." if who else step
+    return RefusedError(f"Pull request {listed.name} {what}", hint=hint)
 
 
 def approvable(listed: ListedPull, plan: Plan) -> Approvable:

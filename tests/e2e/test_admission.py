@@ -142,6 +142,7 @@ def test_refused_draft_is_written_and_approved_by_name_alone(world: World) -> No
     assert by_all.code == 4
     assert IMMUTABLE in by_all.out + by_all.err
     assert by_name.code == 0
+    assert "although it has what its cluster does not take: edge-1 would refuse Deployment" in by_name.out
     assert world.run("apply").code == 0
     assert [j[0] for j in judgements(world)] == ["edge-2"], "main has what was approved"
 
