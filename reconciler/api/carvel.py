@@ -5,11 +5,14 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from reconciler.api.meta import ForeignManifest, ForeignModel, Items, known_versions
+from reconciler.names.ids import KNOWN_VERSIONS, GroupKind
 
+_PACKAGE = GroupKind("data.packaging.carvel.dev", "Package")
+_INSTALL = GroupKind("packaging.carvel.dev", "PackageInstall")
 DataVersion = Annotated[
-    str, known_versions("data.packaging.carvel.dev/v1alpha1", "internal.packaging.carvel.dev/v1alpha1")
+    str, known_versions(*KNOWN_VERSIONS[_PACKAGE], "internal.packaging.carvel.dev/v1alpha1")
 ]
-PackagingVersion = Annotated[str, known_versions("packaging.carvel.dev/v1alpha1")]
+PackagingVersion = Annotated[str, known_versions(*KNOWN_VERSIONS[_INSTALL])]
 
 
 class ProvidedApi(ForeignModel):

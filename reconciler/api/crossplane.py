@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from reconciler.api.meta import ForeignManifest, ForeignModel, Items, known_versions
+from reconciler.names.ids import KNOWN_VERSIONS, GroupKind
 
 PackageVersion = Annotated[
     str,
     known_versions(
-        *(f"pkg.crossplane.io/{version}" for version in ("v1", "v1beta1", "v1alpha1")),
-        *(f"packages.crossplane.io/{version}" for version in ("v1beta1", "v1alpha1")),
+        *KNOWN_VERSIONS[GroupKind("pkg.crossplane.io", "Provider")],
+        *KNOWN_VERSIONS[GroupKind("packages.crossplane.io", "Package")],
     ),
 ]
 MetaVersion = Annotated[

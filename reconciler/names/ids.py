@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, NewType
@@ -71,6 +72,41 @@ class GroupKind(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+KNOWN_VERSIONS: Mapping[GroupKind, tuple[str, ...]] = {
+    GroupKind(group, kind): tuple(f"{group}/{name}".lstrip("/") for name in versions.split())
+    for group, kinds, versions in (
+        ("", "Namespace", "v1"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition", "v1 v1beta1"),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy",
+            "v1 v1beta1 v1alpha1",
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration MutatingWebhookConfiguration",
+            "v1 v1beta1",
+        ),
+        ("config.porch.kpt.dev", "Repository", "v1alpha1"),
+        ("data.packaging.carvel.dev", "Package", "v1alpha1"),
+        ("packaging.carvel.dev", "PackageInstall", "v1alpha1"),
+        (
+            "pkg.crossplane.io",
+            "Provider Configuration Function ProviderRevision ConfigurationRevision FunctionRevision Lock",
+            "v1 v1beta1 v1alpha1",
+        ),
+        ("packages.crossplane.io", "Package PackageLock", "v1beta1 v1alpha1"),
+        ("getporter.org", "Installation", "v1"),
+        ("apps", "DaemonSet Deployment StatefulSet", "v1 v1beta2 v1beta1"),
+        ("argoproj.io", "Application", "v1alpha1"),
+        ("helm.toolkit.fluxcd.io", "HelmRelease", "v2 v2beta2 v2beta1"),
+        ("kustomize.toolkit.fluxcd.io", "Kustomization", "v1 v1beta2 v1beta1"),
+    )
+    for kind in kinds.split()
+}
+"""The versions of kinds that rules and checks read, the first one being what an unknown one is read as."""
 
 
 class ObjectKey(NamedTuple):

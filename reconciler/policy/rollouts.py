@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
+from reconciler.names.ids import KNOWN_VERSIONS, GroupKind, group_of
 from reconciler.names.problems import Problem
 from reconciler.policy.pull_requests import SELECTOR_SCHEMA
 from reconciler.policy.settings import (
@@ -27,12 +28,10 @@ PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
 """Words in braces that a gate may have; `package` is the last step of the package's path."""
 
 HEALTH_KINDS = (
-    "apps/v1 DaemonSet",
-    "apps/v1 Deployment",
-    "apps/v1 StatefulSet",
-    "argoproj.io/v1alpha1 Application",
-    "helm.toolkit.fluxcd.io/v2 HelmRelease",
-    "kustomize.toolkit.fluxcd.io/v1 Kustomization",
+    *(GroupKind("apps", kind) for kind in ("DaemonSet", "Deployment", "StatefulSet")),
+    GroupKind("argoproj.io", "Application"),
+    GroupKind("helm.toolkit.fluxcd.io", "HelmRelease"),
+    GroupKind("kustomize.toolkit.fluxcd.io", "Kustomization"),
 )
 """Kinds of objects with a health that a gate can read: a snapshot keeps their status."""
 
@@ -69,8 +68,9 @@ class ObjectGate(SettingsGroup):
 
     @model_validator(mode="after")
     def _has_health(self) -> Self:
-        if f"{self.api_version} {self.kind}" not in HEALTH_KINDS:
-            kinds = ", ".join(HEALTH_KINDS)
+        kind = GroupKind(group_of(self.api_version), self.kind)
+        if kind not in HEALTH_KINDS or self.api_version not in KNOWN_VERSIONS[kind]:
+            kinds = ", ".join(f"{KNOWN_VERSIONS[known][0]} {known.kind}" for known in HEALTH_KINDS)
             raise ValueError(f"the health of {self.api_version} {self.kind} is not known; known are {kinds}")
         return self
 

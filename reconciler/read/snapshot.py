@@ -25,7 +25,7 @@ from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import Document, YamlError, YamlLimits, json_value, load_documents, load_json
-from reconciler.names.ids import GroupKind, Oid, group_of
+from reconciler.names.ids import KNOWN_VERSIONS, GroupKind, Oid, group_of
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Limits, Policy
 from reconciler.policy.rollouts import HEALTH_KINDS
@@ -115,7 +115,7 @@ def drop_private(body: Mapping[str, Any]) -> dict[str, Any]:
     api_version = str(public.get("apiVersion") or "")
     if group_of(api_version) not in GROUPS:
         status = public.pop("status", None)
-        if (group_of(api_version), public.get("kind")) in _HEALTH_KINDS and isinstance(status, Mapping):
+        if (group_of(api_version), public.get("kind")) in HEALTH_KINDS and isinstance(status, Mapping):
             selected = {name: status[name] for name in _HEALTH_FIELDS if name in status}
             health, sync, conditions = status.get("health"), status.get("sync"), status.get("conditions")
             if isinstance(health, Mapping):
@@ -150,7 +150,6 @@ _HEALTH_FIELDS = (
     *("numberReady", "updatedNumberScheduled", "desiredNumberScheduled"),
 )
 _CONDITION_FIELDS = ("type", "status", "reason", "message")
-_HEALTH_KINDS = {(group_of(version), kind) for version, kind in (text.split() for text in HEALTH_KINDS)}
 """Group and kind: kubectl may print another version of them."""
 
 
@@ -377,39 +376,6 @@ def _object_problem(where: Location, message: str) -> Problem:
     return Problem(where, Reason.INVALID_SNAPSHOT, message[:1].upper() + message[1:], _OBJECT_HINT)
 
 
-_KNOWN_VERSIONS: Mapping[GroupKind, tuple[str, ...]] = {
-    GroupKind(group, kind): tuple(f"{group}/{name}".lstrip("/") for name in versions.split())
-    for group, kinds, versions in (
-        ("", "Namespace", "v1"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition", "v1 v1beta1"),
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding MutatingAdmissionPolicy",
-            "v1 v1beta1 v1alpha1",
-        ),
-        (
-            "admissionregistration.k8s.io",
-            "ValidatingWebhookConfiguration MutatingWebhookConfiguration",
-            "v1 v1beta1",
-        ),
-        ("config.porch.kpt.dev", "Repository", "v1alpha1"),
-        ("data.packaging.carvel.dev", "Package", "v1alpha1"),
-        ("packaging.carvel.dev", "PackageInstall", "v1alpha1"),
-        (
-            "pkg.crossplane.io",
-            "Provider Configuration Function ProviderRevision ConfigurationRevision FunctionRevision Lock",
-            "v1 v1beta1 v1alpha1",
-        ),
-        ("packages.crossplane.io", "Package PackageLock", "v1beta1 v1alpha1"),
-        ("getporter.org", "Installation", "v1"),
-        ("apps", "DaemonSet Deployment StatefulSet", "v1 v1beta2 v1beta1"),
-        ("argoproj.io", "Application", "v1alpha1"),
-        ("helm.toolkit.fluxcd.io", "HelmRelease", "v2 v2beta2 v2beta1"),
-        ("kustomize.toolkit.fluxcd.io", "Kustomization", "v1 v1beta2 v1beta1"),
-    )
-    for kind in kinds.split()
-}
-"""The versions of kinds that rules and checks read, the first one being what an unknown one is read as."""
 _MOST_FILES = 2
 
 
@@ -424,13 +390,13 @@ def unknown_versions(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
     for of_cluster in (snapshot, *snapshot.clusters.values()):
         for (api_version, kind), objects in of_cluster.objects.items():
             key = GroupKind(group_of(api_version), kind)
-            is_read = key not in _HEALTH_KINDS or key in gated
-            if is_read and api_version not in _KNOWN_VERSIONS.get(key, (api_version,)):
+            is_read = key not in HEALTH_KINDS or key in gated
+            if is_read and api_version not in KNOWN_VERSIONS.get(key, (api_version,)):
                 members = ((item.location.path, item.namespace, item.name) for item in objects)
                 places.setdefault((api_version, kind), set()).update(members)
     for (api_version, kind), objects_there in sorted(places.items()):
         files, count = sorted({path for path, _, _ in objects_there}), len(objects_there)
-        closest = _KNOWN_VERSIONS[GroupKind(group_of(api_version), kind)][0]
+        closest = KNOWN_VERSIONS[GroupKind(group_of(api_version), kind)][0]
         yield (
             f"{kind} of {api_version} is not known: {plural(count, 'object')} in {some(files, _MOST_FILES)} "
             f"{verb(count, 'is', 'are')} read as {closest}, and passed over where that is not possible"

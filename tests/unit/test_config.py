@@ -187,6 +187,14 @@ def test_wave_without_a_meaning_is_refused(wave: str, message: str) -> None:
         parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{wave}]\n")
 
 
+def test_gate_reads_a_kind_in_every_version_that_a_snapshot_is_read_in() -> None:
+    gate = "{apiVersion: helm.toolkit.fluxcd.io/v2beta2, kind: HelmRelease}"
+
+    policy = parse(f"{HEAD}spec:\n  rollouts:\n  - waves: [{{name: a, gates: {{objects: [{gate}]}}}}]\n")
+
+    assert policy.rollouts[0].waves[0].gates.objects[0].api_version == "helm.toolkit.fluxcd.io/v2beta2"
+
+
 def test_address_of_a_report_is_any_page_and_no_more_than_a_link() -> None:
     for page in ("https://acme.example/fleet/?a=b#c",):
         assert (
