@@ -326,11 +326,6 @@ def namespace(**labels: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": labels}}
 
 
-def limit(most: int, namespace: str = "") -> dict[str, Any]:
-    metadata = {"name": "limit", **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"most": str(most)}}
-
-
 def scaled(replicas: str, more: str = "") -> str:
     return deployment("a").replace("spec:\n  selector", f"spec:\n  replicas: {replicas}{more}\n  selector")
 

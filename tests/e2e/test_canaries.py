@@ -11,14 +11,13 @@ from urllib.parse import quote
 
 import pygit2
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.command_server import run_reconciler
 from tests.support.commands import COMMANDS
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import answer_git
 from tests.support.http_server import Handler, read_body, serving
+from tests.support.signing import app_pem
 from tests.support.small_world import manifest, repository, variant, write_world
 
 CANARIES = {
@@ -121,13 +120,10 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
     names = ("edge-1", "edge-2", "edge-3", "edge-4", "edge-5")
     write_world(root, names)
     (root / "token").write_text(CANARIES["file"] + "\n")
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
     Echo.seen, Echo.root = [], root
     with serving(Echo) as address:
         write_fleet(root, address)
-        yield Fleet(root, key.decode(), Echo.seen)
+        yield Fleet(root, app_pem(), Echo.seen)
 
 
 def write_fleet(root: Path, host: str) -> None:

@@ -84,62 +84,6 @@ def test_every_form_of_the_report_names_what_was_compared(root: Path, tmp_path: 
     assert f"Compared: {compared}" in html.unescape(page.read_text())
 
 
-class Refused(NamedTuple):
-    """A check with nothing to compare: how the working copy came to it, what is asked, why and what next."""
-
-    git: str
-    arguments: str
-    message: str
-    hint: str
-
-
-REFUSED = {
-    "a branch without a remote": Refused(
-        "remote remove origin;switch -qc change;commit -q --allow-empty -m x",
-        "",
-        "has no default branch that the change would be merged into",
-        "Name the branch that it would be merged into: --base main",
-    ),
-    "the only branch without a remote": Refused(
-        "remote remove origin",
-        "",
-        "has no default branch",
-        "Commit the change on a branch of its own: `git switch -c change`. "
-        "Then run `reconciler check --base main`.",
-    ),
-    "the base of the change without a remote": Refused(
-        "remote remove origin;branch change",
-        "--base main",
-        "main would be compared with itself",
-        "Name what is proposed, too: --base main --head change",
-    ),
-    "a checkout that is behind": Refused(
-        "commit -q --allow-empty -m x;push -q;reset -q --hard HEAD~1",
-        "",
-        "This checkout of main is 1 commit behind it, at ",
-        "Run `git pull`, and commit the change on a branch of its own (`git switch -c change`).",
-    ),
-    "a detached HEAD": Refused(
-        "checkout -q --detach;push -q origin main:change", "", "HEAD and main are one commit", "--head change"
-    ),
-    "a branch that is merged": Refused(
-        "branch change;commit -q --allow-empty -m x;push -q origin main;switch -q change",
-        "",
-        "change is in main already",
-        "Commit the change on change first.",
-    ),
-    "both sides turned round": Refused(
-        "switch -qc change;commit -q --allow-empty -m x;push -q origin change;switch -q main",
-        "--base change",
-        "main is in change already",
-        "Did you mean --base main --head change?",
-    ),
-    "a misspelt base": Refused(
-        "commit -q --allow-empty -m x", "--base mian", "has no branch or commit mian", "Did you mean main?"
-    ),
-}
-
-
 def test_only_new_problems_fail(root: Path) -> None:
     control = Repo(root / "control.git")
     control.commit({"manifests/old.yaml": BROKEN})

@@ -12,7 +12,6 @@ import pytest
 
 from reconciler.cli.main import COMMANDS, main
 from tests.support.command_server import run_reconciler
-from tests.support.git import Repo
 from tests.support.small_world import write_world
 from tests.support.world import World
 
@@ -23,10 +22,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 def world(tmp_path: Path) -> World:
     write_world(tmp_path / "w")
     return World(tmp_path / "w")
-
-
-def control(world: World) -> Repo:
-    return Repo(world.control, time=1_767_300_000)
 
 
 def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -147,9 +142,6 @@ def run_unread(world: World, *arguments: str) -> subprocess.CompletedProcess[str
         os.close(writing)
 
 
-# Refusals
-
-
 # Forms of output
 
 
@@ -184,12 +176,3 @@ def test_a_token_in_an_address_is_never_printed(tmp_path: Path) -> None:
 
     assert said.returncode == 5
     assert "t0pSecretValue" not in said.stdout + said.stderr
-
-
-# Pull requests
-
-
-# Status and explanation
-
-
-# Two at once

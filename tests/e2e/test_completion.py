@@ -52,8 +52,14 @@ def _completions(shell: str, script: str, line: str, environment: dict[str, str]
     return [each.partition("\t")[0].partition(":")[0] for each in ran.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES)
-@pytest.mark.parametrize(("shell", "script"), [("bash", BASH), ("fish", FISH), ("zsh", ZSH)])
+@pytest.mark.parametrize(
+    ("shell", "script", "line", "expected"),
+    [
+        *(("bash", BASH, *line) for line in LINES),
+        *(("fish", FISH, *line) for line in LINES[1:]),
+        *(("zsh", ZSH, *line) for line in LINES[1:]),
+    ],
+)
 def test_a_shell_completes(
     shell: str, script: str, line: str, expected: list[str], environment: dict[str, str]
 ) -> None:

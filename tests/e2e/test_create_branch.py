@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.git import make_repository
 from tests.support.small_world import repository, write_world
 from tests.support.world import World, git, refs
@@ -11,20 +9,13 @@ from tests.support.world import World, git, refs
 EDGE = "edge-1"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return make(tmp_path / "w", {})
-
-
-def make(root: Path, files: dict[str, str]) -> World:
+def test_the_branch_and_its_drafts_come_in_one_push_and_can_be_approved(tmp_path: Path) -> None:
+    world = World(tmp_path / "w")
     asking = repository(EDGE) + "    createBranch: true\n"
-    write_world(root, (EDGE,), more={f"manifests/repositories/{EDGE}.yaml": asking})
-    (root / f"{EDGE}.git").rename(root / "unused")
-    make_repository(root / f"{EDGE}.git", files, branch="trunk" if files else "main")
-    return World(root)
+    write_world(world.root, (EDGE,), more={f"manifests/repositories/{EDGE}.yaml": asking})
+    (world.root / f"{EDGE}.git").rename(world.root / "unused")
+    make_repository(world.root / f"{EDGE}.git")
 
-
-def test_the_branch_and_its_drafts_come_in_one_push(world: World) -> None:
     said = world.run("apply")
 
     assert said.code == 0, said
@@ -42,13 +33,8 @@ def test_the_branch_and_its_drafts_come_in_one_push(world: World) -> None:
         assert git(bare, "rev-parse", f"{head}^").strip() == found["refs/heads/main"]
         assert git(bare, "ls-tree", "--name-only", head).split()[0] == "README.md"
     git(bare, "fsck", "--strict")
-
-
-def test_it_is_a_fixed_point_and_can_be_approved(world: World) -> None:
-    world.run("apply", "--quiet")
     before = world.all_refs()
-
     assert world.run("apply", "--quiet", cache="fresh").code == 0
     assert world.all_refs() == before
     assert world.run("approve", "--all").code == 0
-    assert "refs/tags/web/v1" in refs(world.root / f"{EDGE}.git")
+    assert "refs/tags/web/v1" in refs(bare)

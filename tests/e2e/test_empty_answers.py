@@ -1,5 +1,6 @@
 """A command that had nothing to look at tells so in words, and one that was to look at nothing is refused."""
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,9 +39,9 @@ ANSWERS = [
     ),
     Answer("validate", 0, "note: There is no manifest in manifests yet: only reconciler.yaml was checked"),
     Answer("validate snapshot", 2, "error: snapshot does not exist"),
-    Answer("check --base HEAD", 0, "Merging this changes no package: neither side has a manifest"),
+    Answer("check --base begun", 0, "Merging this changes no package: neither side has a manifest"),
     Answer(
-        "check --base HEAD --level manifests",
+        "check --base begun --level manifests",
         0,
         "Merging this changes no PackageVariant: neither side has a manifest, and packages were not compared",
     ),
@@ -51,22 +52,27 @@ ANSWERS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working copy as `init` leaves it, with a commit that says nothing."""
+    root = tmp_path_factory.mktemp("begun")
+    assert run(root, "init", "--quiet").code == 0
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "Begin")
+    git(root, "branch", "begun")
+    git(root, "commit", "-q", "--allow-empty", "-m", "Say nothing")
+    return root
+
+
 @pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    """A working copy as `init` leaves it."""
-    assert run(tmp_path, "init", "--quiet").code == 0
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "Begin")
-    return tmp_path
+def empty(begun: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(begun, tmp_path / "empty")
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.line)
 def test_answer_about_nothing_is_told_as_such(answer: Answer, empty: Path) -> None:
-    before = git(empty, "rev-parse", "HEAD").strip()
-    git(empty, "commit", "-q", "--allow-empty", "-m", "Say nothing")
-
-    said = run(empty, *answer.line.replace("HEAD", before).split())
+    said = run(empty, *answer.line.split())
 
     assert said.code == answer.code, said
     assert answer.text in said.out + said.err

@@ -47,6 +47,3 @@ def test_run_that_fails_writes_its_exit_code_and_no_counts(control: Path, tmp_pa
     values = metrics(file)
     assert values["run_exit_code"][""] == failed.returncode
     assert "packages" not in values
-
-
-# Determinism

@@ -109,8 +109,7 @@ WRITING = {
 }
 
 
-@pytest.mark.parametrize("image", WRITING)
-@pytest.mark.parametrize("revision", [1, 2])
+@pytest.mark.parametrize(("image", "revision"), [*zip(WRITING, (1, 2, 2), strict=True)])
 def test_what_a_dropped_function_wrote_goes_from_kptfiles(tmp_path: Path, image: str, revision: int) -> None:
     world = make(tmp_path / "w")
     blueprints = Repo(world.root / "blueprints.git")

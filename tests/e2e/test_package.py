@@ -13,7 +13,6 @@ from tests.support.identifiers import without_identifiers
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: pkg\n"
 CM = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\ndata:\n  a: {}\n"
-SECRET = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\nstringData:\n  a: {}\n"
 
 
 @pytest.fixture

@@ -58,6 +58,11 @@ def _bomb(before: bytes, kind: bytes, name: str) -> bytes:
     return packed([before + head, *[_ZEROS] * (_LARGE >> 20), bytes(1024)])
 
 
+@lru_cache
+def _many(folder: str) -> bytes:
+    return b"".join(_member(Member(f"{folder}{number}.yaml")) for number in range(_MANY))
+
+
 def _with_checksum(header: bytearray) -> bytes:
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
@@ -118,7 +123,7 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
         },
         "many headers": Hostile(packed([first, small * 2000, _member(twice), bytes(1024)]), headers),
         "many files": Hostile(
-            packed([first, *(_member(Member(f"{inside}{n}.yaml")) for n in range(_MANY)), bytes(1024)]),
+            packed([first, _many(inside), bytes(1024)]),
             "has more than 10000 files",
         ),
         "large file": Hostile(_bomb(first, tarfile.REGTYPE, path), f"it has {_LARGE} bytes"),

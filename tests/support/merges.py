@@ -8,7 +8,6 @@ from typing import Any
 import yaml
 
 from reconciler.names.objects import File, Files, Mode
-from reconciler.policy import MergeMode
 from reconciler.render.update import Conflict, UpdateRefused, update_package
 
 IDENTIFIER = "internal.kpt.dev/upstream-identifier"
@@ -124,17 +123,3 @@ def attempt(
     except UpdateRefused as refused:
         return local, refused.conflicts, True
     return updated.files, updated.conflicts, False
-
-
-def merge_texts(
-    base: str, upstream: str, local: str, **options: Any
-) -> tuple[str | None, tuple[Conflict, ...]]:
-    """Merge one file `r.yaml`; None where it is gone."""
-    sides = [files_of({"r.yaml": text} if text else {}) for text in (base, upstream, local)]
-    updated = update_package(*sides, **options)
-    found = updated.files.get("r.yaml")
-    return (found.data.decode() if found else None), updated.conflicts
-
-
-def like_kpt(base: str, upstream: str, local: str) -> str | None:
-    return merge_texts(base, upstream, local, mode=MergeMode.COMPATIBLE)[0]

@@ -1,9 +1,11 @@
 """Judges apart from the project: git checks every object, and kpt reads every package."""
 
 import importlib.util
+import io
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -37,17 +39,14 @@ def load_kpt() -> ModuleType:
 def check_objects(repository: Path) -> None:
     """Check that git accepts every object of a repository, and that no ref or tree names an absent one."""
     run("fsck", "--strict", "--no-dangling", cwd=repository)
-    listed = run("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)", cwd=repository).split()
-    assert set(listed) <= {"commit", "tree", "blob", "tag"}
 
 
-def check_packages(repository: Path, refs: Iterable[str], scratch: Path) -> int:
-    """Check that kpt reads the same resources in every tree as we do; return how many there are."""
-    for number, ref in enumerate(refs):
-        package = scratch / str(number)
-        package.mkdir(parents=True)
+def check_packages(refs: Iterable[tuple[Path, str]], scratch: Path) -> int:
+    """Check that kpt reads the same resources in the trees of refs as we do; return how many there are."""
+    for number, (repository, ref) in enumerate(refs):
         archive = subprocess.run(["git", "archive", ref], cwd=repository, capture_output=True, check=True)
-        subprocess.run(["tar", "-x", "-C", package], input=archive.stdout, check=True)
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tree:
+            tree.extractall(scratch / str(number), filter="data")
     ours = read_by_us(scratch)
     assert read_by_kpt(scratch) == ours
     return len(ours)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import graphql
 import jsonschema_rs
 
 DOCUMENTED = {
@@ -35,6 +34,10 @@ DOCUMENTED = {
 """Operations that a forge documents and its description, as it is kept here, leaves out."""
 
 
+API = "urn:api"
+"""What the parts that operations share are read by."""
+
+
 @dataclass
 class Operation:
     """One operation: its path as a pattern, its parameters by place, the schemas of its bodies."""
@@ -56,7 +59,8 @@ class Description:
     operations: list[Operation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.shared = {k: self.document[k] for k in ("components", "definitions") if k in self.document}
+        shared = {k: self.document[k] for k in ("components", "definitions") if k in self.document}
+        self.shared = jsonschema_rs.Registry([(API, _nullable(shared))])
         for path, methods in self.document["paths"].items():
             for method, operation in methods.items():
                 if isinstance(operation, dict) and "responses" in operation:
@@ -139,8 +143,8 @@ class Description:
 
     @lru_cache(maxsize=500)  # noqa: B019 - one description per test run
     def _validator(self, schema: str) -> Any:
-        parsed = {"allOf": [json.loads(schema)], **self.shared}
-        return jsonschema_rs.Draft202012Validator(_nullable(parsed), validate_formats=False)
+        parsed = _nullable(json.loads(schema.replace('"$ref": "#/', f'"$ref": "{API}#/')))
+        return jsonschema_rs.Draft202012Validator(parsed, validate_formats=False, registry=self.shared)
 
     def _unknown(self, schema: Any, value: Any, where: str) -> Iterator[str]:
         if isinstance(value, list):
@@ -198,24 +202,15 @@ def _nullable(node: Any) -> Any:
 VARIABLE = "RECONCILER_GRAPHQL_SCHEMA"
 
 
-def schema_file() -> Path | None:
-    """Return the schema's file in the environment, None if it is unset or missing."""
-    path = Path(os.environ.get(VARIABLE, ""))
-    return path if path.is_file() else None
-
-
 @cache
-def schema() -> graphql.GraphQLSchema | None:
-    """Return the public GraphQL schema, None without its file."""
-    path = schema_file()
-    return graphql.build_schema(path.read_text(encoding="utf-8"), assume_valid=True) if path else None
-
-
 def validator() -> Callable[[str], list[str]] | None:
-    """Return a function that returns the errors of a GraphQL document, None without a schema."""
-    public = schema()
-    if public is None:
+    """Return a function that returns the errors of a GraphQL document, None without the public schema."""
+    path = Path(os.environ.get(VARIABLE, ""))
+    if not path.is_file():
         return None
+    import graphql
+
+    public = graphql.build_schema(path.read_text(encoding="utf-8"), assume_valid=True)
 
     @cache
     def check(document: str) -> list[str]:
