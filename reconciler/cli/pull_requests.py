@@ -561,14 +561,14 @@ def closed_error(listed: ListedPull) -> RefusedError | None:
 
 
 def find_objection(listed: ListedPull, plan: Plan) -> Objection | None:
-    """Return why only a person who names a pull request approves it, None if anybody may."""
+    """Return why a pull request is approved by its name alone, None if it is approved with all others."""
     names: tuple[str | int, ...] = (*head_branches(listed.pull.head), listed.pull.number)
     about = (plan.objections.get((listed.view.url, name)) for name in names)
     return min(filter(None, about), default=None)
 
 
 def objection_error(listed: ListedPull, objection: Objection) -> RefusedError:
-    """Return the refusal of a pull request that nobody names."""
+    """Return the refusal of a pull request without its name."""
     _, what, who, way, step = objection
     hint = f"{who}. Approve it by name, {listed.name}, or {way}." if who else step
     return RefusedError(f"Pull request {listed.name} {what}", hint=hint)

@@ -70,7 +70,7 @@ class ObjectGate(SettingsGroup):
     def _has_health(self) -> Self:
         kind = GroupKind(group_of(self.api_version), self.kind)
         if kind not in HEALTH_KINDS or self.api_version not in KNOWN_VERSIONS[kind]:
-            kinds = ", ".join(f"{KNOWN_VERSIONS[known][0]} {known.kind}" for known in HEALTH_KINDS)
+            kinds = ", ".join(f"{KNOWN_VERSIONS[k][0]} {k.kind}" for k in HEALTH_KINDS)
             raise ValueError(f"the health of {self.api_version} {self.kind} is not known; known are {kinds}")
         return self
 
