@@ -12,6 +12,7 @@ from reconciler.apply.pulls import (
     PullRequestTexts,
     approve_pulls,
     call_forge,
+    lock_texts,
     remaining_effects,
 )
 from reconciler.base.effects import StoppedError
@@ -25,10 +26,12 @@ from reconciler.plan.changes import (
     Change,
     ClosePull,
     Effect,
+    LockProposal,
     MoveRef,
 )
 from reconciler.policy import Limits
 from tests.support.forges.scripted import scripted_api
+from tests.support.plan_values import a_change
 from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
@@ -307,3 +310,11 @@ def test_one_pull_request_that_is_left_is_one_with_its_forge_and_time(edge: Edge
     assert effect == Effect(
         api.api, EffectKind.OPENED, error="1 pull request is left in all; about 1 s to go", is_left=True
     )
+
+
+def test_lock_has_a_text_where_its_pull_request_is_written() -> None:
+    pull = PullRequest("reconciler/demo/lock", "main", "Lock", "")
+
+    assert [*lock_texts(LockProposal(a_change(pull=pull)))] == [pull.head]
+    assert lock_texts(None) == {}
+    assert lock_texts(LockProposal(a_change())) == {}

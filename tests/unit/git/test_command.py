@@ -17,6 +17,7 @@ from reconciler.git.command import (
     TRACE,
     environment,
     is_redirected,
+    is_refused,
     is_too_slow,
     last_line,
     process_count,
@@ -141,6 +142,18 @@ def test_silence_of_a_server_and_limits_of_this_machine_are_told_from_other_fail
     text: str, slow: bool, local: bool
 ) -> None:
     assert (is_too_slow(text), is_local_failure(text)) == (slow, local)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_of_the_credential"),
+    [
+        ("fatal: Authentication failed for 'https://git.example/x'", True),
+        ("fatal: unable to access 'https://git.example/x': The requested URL returned error: 403", True),
+        ("fatal: unable to access 'https://git.example/x': The requested URL returned error: 500", False),
+    ],
+)
+def test_refused_credential_is_told_from_other_failures(text: str, *, is_of_the_credential: bool) -> None:
+    assert is_refused(text) is is_of_the_credential
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (1, 1), (5.9, 5), (60, 60), (600, 60)])

@@ -8,7 +8,7 @@ from reconciler.base.errors import Location
 from reconciler.inventory.inventory import Draft, Source
 from reconciler.names.ids import Oid, PackageKey
 from reconciler.names.trailers import Answers, ConflictName
-from reconciler.resolve.resolution import ResolvedVariant, variant_trees
+from reconciler.resolve.resolution import ResolvedVariant, collect_needs, variant_trees
 from tests.support.plan_values import WEB, a_desired_variant, a_draft, a_pin, a_resolved, oid
 from tests.support.values import replace
 
@@ -66,3 +66,20 @@ def test_rendering_reads_what_it_merges(case: str) -> None:
     fields, trees = CASES[case]
 
     assert set(variant_trees(resolved(**fields))) == trees
+
+
+def test_contents_from_before_are_read_unless_the_package_is_settled() -> None:
+    before = {"former": (oid("f1"),), "draft_base": PIN}
+    edited, without_ours, settled = (
+        collect_needs([resolved(**before, **fields)], ()).trees.get("host/edge", frozenset())
+        for fields in (
+            {"draft": persons(written=oid("d9"))},
+            {"draft": persons(written=None)},
+            {"local": oid("e1"), "settled": oid("e1")},
+        )
+    )
+
+    assert edited - without_ours == {oid("d9")}
+    assert oid("f1") in without_ours
+    assert None not in without_ours
+    assert settled == frozenset()
