@@ -109,10 +109,8 @@ def check_names(paths: Iterable[str], before: Iterable[str] = (), *, maker: str 
     accepted = {*before}
     accepted.update(_directories(accepted))
     for path, why in chain(_invalid(paths, accepted), _clashing(paths, accepted)):
-        problem = f"{visible(path)}: {why}"
-        raise NamesError(
-            f"{maker} gives a file that no package may have: {problem}" if maker else problem, hint=hint
-        )
+        gives = f"{maker} gives a file that no package may have: " if maker else ""
+        raise NamesError(f"{gives}{visible(path)}: {why}", hint=hint)
 
 
 def _invalid(paths: Iterable[str], accepted: Container[str]) -> Iterator[tuple[str, str]]:

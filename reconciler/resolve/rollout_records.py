@@ -438,9 +438,8 @@ def _find_failure(
 
     Where no pull request can be seen, what was recorded stays.
     """
-    recorded: tuple[Literal["", "closed"], str] = (
-        ("closed", member.why) if member.failed == "closed" else ("", "")
-    )
+    failed: Literal["", "closed"] = "closed" if member.failed == "closed" else ""
+    recorded = (failed, member.why if failed else "")
     if outcome.held_back and outcome.held_back.target:  # the revision that it keeps has its own pull requests
         return recorded
     pulls, draft = rolling.inventory.pulls_of(outcome.downstream.url), outcome.draft

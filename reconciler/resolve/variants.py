@@ -219,9 +219,8 @@ def _unknown(
 ) -> Problem:
     names = sorted({name for header in headers for name, nested in header.items() if nested.upstream})
     what = f"has no upstream of its own in {entry.directory}" if is_there else f"has no {entry.directory}"
-    listed = (
-        f"Sub-packages with an upstream: {', '.join(names)}." if names else "It has none with an upstream."
-    )
+    listed = f"Sub-packages with an upstream: {', '.join(names)}."
+    listed = listed if names else "It has none with an upstream."
     hint = suggest(entry.directory, names, otherwise=listed, most=1)
     return _problem(variant, entry, Reason.INVALID_ANNOTATION, f"The package {what}", hint)
 
@@ -435,9 +434,9 @@ def resolve_variant(
     draft_base = find_base(draft_header, pin, record, inventory, lookups.sources)[0] if draft else None
     pin = steady(pin, variant, draft_base if draft else base)
     where = PackageKey(view.url, package.path)
-    local = package.main_tree or (
-        view.directories.get(path) if variant.spec.adoption_policy == ADOPT_EXISTING else None
-    )
+    local = package.main_tree
+    if local is None and variant.spec.adoption_policy == ADOPT_EXISTING:
+        local = view.directories.get(path)
     # Of these revisions the content tells, when it is rendered, which one a package was copied from.
     candidates = find_candidates(pin, inventory) if local and base is None and not lost else ()
     objects = lookups.objects.get(view.cluster, {})

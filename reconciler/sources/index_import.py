@@ -139,9 +139,8 @@ class _Finder(Struct):
         files_of = grouped((path.rpartition("/")[0], path) for path, _, _ in self.metas)
         below = grouped((self._root(path, files_of), value) for path, value in self.contents)
         is_empty = not self.metas and not self.collected.versions
-        self.collected.problems += (
-            problem for path, problem in self.broken if is_empty or self._root(path, files_of) is not None
-        )
+        broken = ((self._root(path, files_of), problem) for path, problem in self.broken)
+        self.collected.problems += (problem for root, problem in broken if is_empty or root is not None)
         for path, value, place in self.metas:
             directory, _, file = path.rpartition("/")
             other = next((path_there for path_there in files_of[directory] if path_there != path), None)

@@ -408,9 +408,8 @@ def _resource_apis(lists: _Lists) -> Iterator[tuple[str, frozenset[str]]]:
     for crd in lists.objects.get(_CRD, ()):
         spec = crd.body.get("spec")
         if isinstance(spec, Mapping) and isinstance(names := spec.get("names"), Mapping):
-            served = [
-                v.get("name") for v in spec.get("versions", ()) if isinstance(v, Mapping) and v.get("served")
-            ]
+            listed = (v for v in spec.get("versions", ()) if isinstance(v, Mapping))
+            served = [version.get("name") for version in listed if version.get("served")]
             apis = frozenset(f"{spec.get('group')}/{version} {names.get('kind')}" for version in served)
             yield f"{names.get('plural')}.{spec.get('group')}", apis
 

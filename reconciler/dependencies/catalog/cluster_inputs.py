@@ -503,9 +503,8 @@ def with_rewrites(
     needs = collect_needs(installs, catalogue)
     names = dict(catalogue.names)
     for id_ in needs:
-        new_names = (
-            f"{new}{id_.name.removeprefix(old)}" for old, new in longest_first if id_.name.startswith(old)
-        )
+        fitting = ((old, new) for old, new in longest_first if id_.name.startswith(old))
+        new_names = (f"{new}{id_.name.removeprefix(old)}" for old, new in fitting)
         pulled = catalogue.find(PackageId(Ecosystem.XPKG, next(new_names, "")))
         if id_.ecosystem is Ecosystem.XPKG and catalogue.find(id_) not in catalogue.packages:
             names |= {id_: pulled} if pulled in catalogue.packages else {}

@@ -248,10 +248,9 @@ def _read_install(document: Document, notes: Diagnostics) -> ParsedManifest:
     overrides = []
     for number, override in enumerate(dependencies.override):
         version_selection, at = override.version_selection, (*path, "override", number)
-        says = version_selection is not None and (
-            version_selection.constraints or version_selection.prereleases is not None
-        )
-        another = _selected_range(version_selection, (*at, "versionSelection"), notes) if says else None
+        another = None
+        if version_selection and (version_selection.constraints or version_selection.prereleases is not None):
+            another = _selected_range(version_selection, (*at, "versionSelection"), notes)
         overrides.append(Override(override.ref_name, another, override.install, notes.at(*at)))
     install = Install(
         parsed.metadata.namespace or "default",

@@ -684,9 +684,8 @@ class _Explainer:
             if constraint is None:
                 continue
             yield from lint_constraint(constraint)[:1]
-            if only_prereleases(constraint, versions) or any(
-                version.prerelease and constraint.allows(version) for version in versions
-            ):
+            prereleases = (version for version in versions if version.prerelease)
+            if only_prereleases(constraint, versions) or any(map(constraint.allows, prereleases)):
                 yield f"only pre-releases match {constraint}"
             if only_with_build(constraint, versions):
                 yield "build metadata counts in this range"

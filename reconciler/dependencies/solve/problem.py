@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
+from reconciler.base.values import grouped, reachable
 from reconciler.dependencies.model.instances import Instance, Resolved, SkippedNeed
 from reconciler.dependencies.model.packages import Candidate, PackageId, Requirement
 from reconciler.names.problems import Problem
@@ -229,26 +230,18 @@ def within_reach(problem: ResolutionProblem) -> ResolutionProblem:
 
 
 def _parts(problem: ResolutionProblem) -> dict[Instance, Instance]:
-    """Return the leading instance of the part that each instance belongs to."""
-    leader: dict[Instance, Instance] = {instance: instance for instance in problem.nodes}
-
-    def find(instance: Instance) -> Instance:
-        while leader[instance] != instance:
-            leader[instance] = leader[leader[instance]]
-            instance = leader[instance]
-        return instance
-
-    def join(first: Instance, second: Instance) -> None:
-        leader[find(second)] = find(first)
-
+    """Return the first instance of the part that each instance belongs to."""
+    linked = [(exclusion.first, exclusion.second) for exclusion in problem.incompatibilities]
     for demand in problem.requirements():
         targets = [way.instance for way in demand.alternatives if way.instance is not None]
         members = targets if demand.parent is None else [demand.parent, *targets]
-        for second in members[1:]:
-            join(members[0], second)
-    for exclusion in problem.incompatibilities:
-        join(exclusion.first, exclusion.second)
-    return {instance: find(instance) for instance in leader}
+        linked += ((members[0], other) for other in members[1:])
+    neighbours = grouped([*linked, *((second, first) for first, second in linked)])
+    part_of: dict[Instance, Instance] = {}
+    for instance in problem.nodes:
+        if instance not in part_of:
+            part_of |= dict.fromkeys(reachable([instance], lambda at: neighbours.get(at, ())), instance)
+    return part_of
 
 
 class Assignment(Struct, frozen=True):

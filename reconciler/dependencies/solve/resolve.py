@@ -190,10 +190,8 @@ class _PartialSolution(Struct):
                 if way is not None:
                     needs.append(_met_need(cause.resource, demand.requirement, way, install))
                 else:
-                    skipped = SkippedNeed(
-                        parent=instance, requirement=str(demand.requirement), reason=why(demand)
-                    )
-                    self.skipped.append(skipped)
+                    text, reason = str(demand.requirement), why(demand)
+                    self.skipped.append(SkippedNeed(parent=instance, requirement=text, reason=reason))
             self.resolved.append(
                 Resolved(
                     instance=instance,

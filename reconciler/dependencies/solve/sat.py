@@ -219,9 +219,8 @@ def _way(
 ) -> int:
     pick = formula.new()
     if alternative.instance is not None:
-        formula.add(
-            -pick, *([formula.some(alternative.instance, alternative.allowed)] if alternative.allowed else [])
-        )
+        allowed = alternative.allowed
+        formula.add(-pick, *([formula.some(alternative.instance, allowed)] if allowed else []))
     if demand.parent is not None:
         versions = formula.versions[demand.parent]
         formula.add(-pick, *(versions[place] for place in sorted(places)))

@@ -275,10 +275,9 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
         for getting, edge in needs:
             if getting in links:
                 links[getting] += [(target, True) for target, other in needs if other.alias in edge.after]
+    targets = {instance: [target for target, _ in links_of] for instance, links_of in links.items()}
     try:
-        graphlib.TopologicalSorter(
-            {i: [target for target, _ in links_of] for i, links_of in links.items()}
-        ).prepare()
+        graphlib.TopologicalSorter(targets).prepare()
     except graphlib.CycleError:
         pass
     else:
@@ -286,6 +285,6 @@ def _cycle_violations(inputs: ClusterInputs, solution: Solution) -> Iterator[str
     for start, links_of in links.items():
         for first, wired in links_of:
             strict = wired or start.package.ecosystem in inputs.choices.forbid_cycles
-            if strict and start in reachable([first], lambda at: [to for to, _ in links.get(at, ())]):
+            if strict and start in reachable([first], lambda instance: targets.get(instance, ())):
                 yield f"{start} is needed by what it needs"
                 break
