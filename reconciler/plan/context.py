@@ -59,7 +59,13 @@ class Before(Struct, frozen=True):
     manifest: int = 0
     """Time of its manifest, else of the control commit."""
     control: int = 0
-    recorded: RecordedStatus | None = None
+    statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
+    """The recorded statuses of all variants: few are looked up, and each is read then."""
+
+    @property
+    def recorded(self) -> RecordedStatus | None:
+        """The recorded status of its variant."""
+        return self.statuses.get(self.variant) if self.variant else None
 
 
 class PlanTarget(Struct, frozen=True):
@@ -217,7 +223,7 @@ def _before(target: PlanTarget, context: PlanContext, blamed: Container[ObjectKe
         publications=context.resolution.publications.get(target.key, ()),
         manifest=variant.source.time if variant else control,
         control=control,
-        recorded=context.inventory.statuses.get(key) if key else None,
+        statuses=context.inventory.statuses,
     )
 
 
