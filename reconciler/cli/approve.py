@@ -237,7 +237,7 @@ def _approve_all(
         objection = find_objection(pull, plans.before().plan)
         if objection is not None and pull.key not in named:
             judged = Approved(pull, error=objection_error(pull, objection))
-        although[pull.key] = f"it {objection.what}" if objection is not None else ""
+        although[pull.key] = f"it {objection.what}" if objection is not None else pull.why_left
         if isinstance(judged, Approved):
             results[pull.key] = judged
         elif not at_once:

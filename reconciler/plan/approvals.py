@@ -37,7 +37,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
-from reconciler.plan.deletions import find_moved, left_drafts
+from reconciler.plan.deletions import left_drafts
 from reconciler.plan.impact import loss_consent
 from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
@@ -465,7 +465,7 @@ def early_deletions(plan: Plan) -> Mapping[Place, Text]:
         if context is None or target is None or change.variant is None:
             continue
         record, former = context.inventory.records.get(change.variant), target.view.former
-        owner = change.variant if change.variant in context.variants else find_moved(change.variant, context)
+        owner = change.variant if change.variant in context.variants else context.moves.get(change.variant)
         resolved = context.resolved.get(owner) if owner is not None else None
         is_there = resolved is not None and resolved.downstream == change.package
         if record is None or owner is None or is_there:

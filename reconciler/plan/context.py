@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from functools import cached_property
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -118,7 +119,7 @@ class Neighbours(Struct, frozen=True):
     others: PathIndex = PathIndex(())
 
 
-class PlanContext(Struct, frozen=True):
+class PlanContext(Struct, frozen=True, dict=True):  # it keeps the moves
     """Everything a decision may look at; built once, never changed.
 
     `gone` are the recorded variants that are not desired any more, with why they leave or stay; `waiting`
@@ -147,6 +148,33 @@ class PlanContext(Struct, frozen=True):
     sources: Sources = field(default_factory=dict)
     defects: Mapping[ObjectName, Problem] = field(default_factory=dict)
 
+    @cached_property
+    def moves(self) -> Mapping[ObjectName, ObjectName]:
+        """The variants that were renamed and moved at once, with those that they became.
+
+        One is the only new variant of an upstream package, of the same set if of any, and the other the only
+        one gone: of all, or of one repository. One that takes over the package of another, as with a renamed
+        Repository, is no new one.
+        """
+        records = self.inventory.records
+        successors = {change.successor for change in self.gone.values()}
+        gone, new = defaultdict[object, list[ObjectName]](list), defaultdict[object, list[ObjectName]](list)
+        for key, change in self.gone.items():
+            if change.successor is None and key in records:
+                origin = _origin(key, records[key].set_name, records[key].spec.get("upstream"))
+                gone[origin].append(key)
+                gone[*origin, records[key].repository].append(key)
+        for variant in self.desired.variants if gone else ():
+            if variant.key not in records and variant.key not in successors:
+                spec = variant.spec.model_dump(include={"upstream", "downstream"})
+                set_name = variant.set_key.name if variant.set_key else ""
+                origin = _origin(variant.key, set_name, spec["upstream"])
+                new[origin].append(variant.key)
+                new[*origin, (spec["downstream"] or {}).get("repo")].append(variant.key)
+        alone = {gone[of][0]: new[of][0] for of in gone if len(gone[of]) == len(new.get(of, ())) == 1}
+        before = {record.moved_from: key for key, record in records.items() if key in self.variants}
+        return alone | {key: before[str(key)] for key in self.gone if str(key) in before}
+
     def names_at(self, packages: Collection[PackageKey]) -> frozenset[ObjectName]:
         """Return the variants that want packages, or that were applied there."""
         wanting = {v.key for key, variants in self.downstreams.items() if key in packages for v in variants}
@@ -167,6 +195,11 @@ class PlanContext(Struct, frozen=True):
             variants={key: value for key, value in self.variants.items() if key not in names},
             gone={key: value for key, value in self.gone.items() if key not in names},
         )
+
+
+def _origin(key: ObjectName, set_name: str, upstream: object) -> tuple[object, ...]:
+    parts = upstream if isinstance(upstream, Mapping) else {}
+    return key.namespace, set_name, parts.get("repo"), parts.get("package")
 
 
 def build_context(inventory: Inventory, fleet: ResolvedFleet, rendered: Rendered) -> PlanContext:

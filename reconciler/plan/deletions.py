@@ -35,7 +35,6 @@ from reconciler.plan.set_diff import (
     pending_consent,
     was_renamed,
 )
-from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Blocked, Package
 from reconciler.resolve.deliveries import cluster_of
 from reconciler.resolve.ownership import (
@@ -220,42 +219,6 @@ def _successor(owner: ObjectName, context: PlanContext) -> str:
     return ""
 
 
-def find_moved(owner: ObjectName, context: PlanContext) -> ObjectName | None:
-    """Return the variant that a variant became which was renamed and moved at once, None if it is just gone.
-
-    It is the only new one of this upstream package, of the same set if of any, and this is the only one gone.
-    One that takes over the package of another, as with a renamed Repository, is no new one.
-    """
-    for key, record in context.inventory.records.items():
-        if record.moved_from == str(owner) and key in context.variants:
-            return key
-    records = context.inventory.records
-    old = records.get(owner)
-    if old is None or owner not in context.gone:
-        return None
-    gone = [
-        key
-        for key, change in context.gone.items()
-        if change.successor is None
-        and (other := records.get(key)) is not None
-        and _origin(other) == _origin(old)
-    ]
-    not_new = {*records, *(change.successor for change in context.gone.values())}
-    new = [
-        variant.key
-        for variant in context.desired.variants
-        if variant.key not in not_new
-        and (variant.set_key.name if variant.set_key else "") == old.set_name
-        and _is_same_upstream(variant, old.spec.get("upstream"), is_renamed=False)
-    ]
-    return new[0] if len(gone) == len(new) == 1 and gone == [owner] else None
-
-
-def _origin(record: PackageVariantRecord) -> tuple[object, ...]:
-    upstream = record.spec.get("upstream") or {}
-    return record.namespace, record.set_name, upstream.get("repo"), upstream.get("package")
-
-
 def _is_same_upstream(variant: DesiredVariant, recorded: object, *, is_renamed: bool) -> bool:
     """Return whether a variant is made of a recorded upstream, or of one that may be its new name."""
     upstream = variant.spec.upstream
@@ -293,9 +256,9 @@ def _cause(target: PlanTarget, owner: ObjectName, context: PlanContext) -> Text:
         moved = f"PackageVariant {owner} has another downstream now: {place}"
         return f"{former.message}, and {moved}" if former else moved
     gone: Text = context.gone[owner].message
-    if (moved_to := find_moved(owner, context)) is not None and (
-        now := context.resolved.get(moved_to)
-    ) is not None:
+    moved_to = context.moves.get(owner) if record is not None and not record.set_name else None
+    # A set tells by itself what it makes there now.
+    if moved_to is not None and (now := context.resolved.get(moved_to)) is not None:
         place = location_text(inventory.repositories[now.view], now.downstream.path)
         gone = f"{gone}. PackageVariant {moved_to} has its package now: {place}"
     if former is None or record is None:

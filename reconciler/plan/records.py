@@ -17,7 +17,6 @@ from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, recorde
 from reconciler.names.refs import is_within
 from reconciler.plan.changes import Change, Op, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, find_place, is_given_up
-from reconciler.plan.deletions import find_moved
 from reconciler.records.state import (
     IMAGES_PATH,
     REFUSED_DELETIONS,
@@ -297,7 +296,7 @@ def _record(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
 
 def _moved_from(variant: DesiredVariant, context: PlanContext) -> str:
     """Return the variant that this one was before it was renamed and moved at once, "" for any other."""
-    former = (key for key in context.gone if find_moved(key, context) == variant.key)
+    former = (key for key, moved in context.moves.items() if moved == variant.key)
     return str(next(former, ""))
 
 

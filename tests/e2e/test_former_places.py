@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import WAVES, EdgeFleet, blueprint
+from tests.support.edge_fleet import WAVES, EdgeFleet, blueprint, make_edges
 from tests.support.git import Repo, make_repository
 from tests.support.http_git import serve
 from tests.support.small_world import CONFIGURATION, repository, variant
@@ -387,7 +387,26 @@ def test_everything_is_approved_at_the_new_place_first_and_edits_stay_at_the_old
     assert ("what people may have edited is in the old package alone" in said.err) == is_edited
     if is_edited:
         assert on_main(world, "rome", "web-one")
-        assert "approved rome/web-one: removed" in world.run("approve", "rome/web-one").out
+        named = world.run("approve", "rome/web-one").out
+        assert "approved rome/web-one: removed" in named
+        assert "what people may have edited is in the old package alone" in named
+
+
+def test_set_that_names_its_packages_otherwise_loses_none_before_the_new_ones_are_there() -> None:
+    world = make_edges("")
+    edited = world.repo("eu1")
+    edited.commit({"web/mine.yaml": "a: 1\n"})
+    world.run("apply")
+    world.want(1, name="front")
+    world.run("apply")
+
+    first = world.run("approve", "--all")
+    world.run("apply")
+    second = world.run("approve", "--all")
+
+    assert (first.out.count("removed"), first.err.count("is not merged there yet")) == (0, 3)
+    assert (second.out.count("removed"), second.err.count("people may have edited is in the old")) == (2, 1)
+    assert (world.images("front"), world.images()) == (["v1"] * 3, ["", "v1", ""])
 
 
 def test_another_branch_leaves_the_package_to_people(world: EdgeFleet) -> None:
