@@ -244,7 +244,7 @@ def read_resources(files: Files) -> PackageResources:
             if name in ignored or not _holds_resources(name, file):
                 continue
             path = f"{package}/{name}" if package else name
-            split[path] = _SPLIT.find(file.data, path)
+            split[path] = SPLIT_FILES.find(file.data, path)
             resources[package] += _resources(split[path], path, package)
     return PackageResources(files, split, resources)
 
@@ -269,8 +269,12 @@ class _SplitFiles:
             self._bytes += len(data)
         return self._young[key]
 
+    def clear(self) -> None:
+        """Free all files: parsed documents take many times the memory of their text."""
+        self._old, self._young, self._bytes = {}, {}, 0
 
-_SPLIT: Final = _SplitFiles()
+
+SPLIT_FILES: Final = _SplitFiles()
 
 
 def other_documents(files: Files) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode, object_id, tree_id
-from reconciler.names.substitution import OwnValues
+from reconciler.names.substitution import OwnValues, words_in
 
 Digests = dict[tuple[str, tuple[bytes | int, ...]], bytes]
 """The digests of masked files, by their paths and the places of own values."""
@@ -97,10 +97,10 @@ def _digest(file: File, own_values: OwnValues) -> bytes:
 
 
 class _Shared(NamedTuple):
-    """The parts that a sample has in common with packages of other values; `text` has none of those."""
+    """The parts that a sample has in common with packages of other values; `words` are those of it."""
 
     masked: Mapping[str, bytes]
-    text: bytes
+    words: frozenset[bytes]
     fixed_size: int
     digests: Digests
 
@@ -128,13 +128,13 @@ class PackageSample:
         if before not in self._shared:
             self._shared[before] = self._without(before)
         shared = self._shared[before]
-        if shared is None or not (_is_apart(before, self._values) and _is_apart(after, values)):
+        if shared is None or after.meets(shared.words):
+            return None
+        if not (_is_apart(before, self._values) and _is_apart(after, values)):
             return None
         data = {path: after.fill(masked) for path, masked in shared.masked.items()}
         sizes = [len(filled) for filled in data.values()]
         if shared.fixed_size + sum(sizes) > package_bytes or max(sizes, default=0) > file_bytes:
-            return None
-        if after.mask(shared.text) is not shared.text:
             return None
         oids = {path: object_id("blob", filled) for path, filled in data.items()}
         files = FilledFiles(self._files, shared.masked, after, shared.digests, oids)
@@ -144,11 +144,29 @@ class PackageSample:
         """Return the parts without values, None where a path, a link or data that is no text has one."""
         data = {path: values.mask(file.data) for path, file in self._files.items()}
         masked = {path: part for path, part in data.items() if part is not self._files[path].data}
-        text = b"\n".join([*map(str.encode, data), *data.values()]).replace(b"\0", b"\n")
-        if values.mask(text) is not text or any(self._files[path].mode == Mode.SYMLINK for path in masked):
+        words = words_in(b"\n".join([*map(str.encode, data), *data.values()]))
+        if values.meets(words) or any(self._files[path].mode == Mode.SYMLINK for path in masked):
             return None
         size = sum(len(file.data) for path, file in self._files.items() if path not in masked)
-        return _Shared(masked, text, size, {})
+        return _Shared(masked, words, size, {})
+
+
+class PackageSamples:
+    """The packages that were made last, each for an upstream tree, as samples of the next ones."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Oid, PackageSample] = {}
+
+    def find(
+        self, upstream: Oid, tree: Oid, values: Sequence[str], package_bytes: int, file_bytes: int
+    ) -> FilledFiles | None:
+        """Return the package of a tree if it is the sample but for its values, see `PackageSample.fill`."""
+        sample = self._samples.get(upstream)
+        return None if sample is None else sample.fill(tree, values, package_bytes, file_bytes)
+
+    def add(self, upstream: Oid, files: Files, values: Sequence[str]) -> None:
+        """Take a package for the sample of the next ones; edits of people are mostly in few."""
+        self._samples[upstream] = PackageSample(files, values)
 
 
 def _is_apart(own_values: OwnValues, values: Iterable[str]) -> bool:

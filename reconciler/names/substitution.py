@@ -1,7 +1,7 @@
 """Values of its own by which a package differs from others that are otherwise alike: mask and fill them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final, Self
 
 import orjson
@@ -10,6 +10,7 @@ from msgspec import Struct
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BEFORE: Final = _WORD | frozenset(b"\\!%")
 """Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
+_RUN: Final = re.compile(rb"[A-Za-z0-9_-]+")
 _LONGEST_ESCAPE: Final = len("\\u0000")
 """Of JSON, in bytes."""
 _SEARCHED_DEPTH: Final = 8
@@ -73,6 +74,10 @@ class OwnValues(Struct, frozen=True):
                 end = start - length
         return b"\0".join([*parts, data[end:]])
 
+    def meets(self, words: Container[bytes]) -> bool:
+        """Tell whether data may have any of these values, by its words."""
+        return any(all(part in words for part in re.split(b"[./]", value)) for value in self.values)
+
     def fill(self, masked: bytes) -> bytes:
         """Return masked data with these values; data with zero bytes of its own, which `mask` left, stays."""
         parts = masked.split(b"\0")
@@ -121,6 +126,11 @@ class OwnValues(Struct, frozen=True):
         if isinstance(masked, Mapping):
             return {self.fill_value(str(key)): self.fill_value(part) for key, part in masked.items()}
         return [self.fill_value(part) for part in masked] if isinstance(masked, list) else masked
+
+
+def words_in(data: bytes) -> frozenset[bytes]:
+    """Return the words of data: a value can only be a word there if each of its parts is among them."""
+    return frozenset(_RUN.findall(data))
 
 
 def _words(data: bytes, value: bytes) -> Iterator[int]:

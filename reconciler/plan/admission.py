@@ -46,7 +46,7 @@ def judge_packages(
     ours is the `defect` of its package.
     """
     reader = _Reader()
-    clusters = _Clusters(inventory, contents, reader)
+    clusters = _Clusters(inventory, _Mains(inventory, contents, reader))
     unjudged: set[tuple[str, str, str]] = set()
     searched: dict[str, set[GroupKind]] = {}
     # Without any such list, nothing but Kubernetes itself is asked about clusters that have no snapshot.
@@ -313,40 +313,24 @@ class _MainFile(NamedTuple):
     digest: bytes
 
 
-class _Clusters(Struct):
-    """The clusters of the fleet, each made once."""
+class _Mains(Struct):
+    """The files on main of all clusters."""
 
     inventory: Inventory
     contents: Contents
     reader: _Reader
-    _clusters: dict[str, Cluster] = field(default_factory=dict)
-    _main: dict[str, dict[bytes, list[_MainFile]]] = field(default_factory=dict)
-    """The files on main by the words that may be kinds, of each cluster."""
+    _files: dict[str, dict[bytes, list[_MainFile]]] = field(default_factory=dict)
+    """The files by the words that may be kinds, of each cluster."""
     _words: dict[bytes, frozenset[bytes]] = field(default_factory=dict)
     _holding: dict[tuple[bytes, bytes], bool] = field(default_factory=dict)
 
-    def of(self, name: str) -> Cluster:
-        """Return a cluster; a snapshot without a name counts where there is no other cluster."""
-        if name not in self._clusters:
-            snapshot = self.inventory.snapshot.exactly(name)
-            others = {view.cluster for view in self.inventory.repositories.values() if view.deployment} - {
-                name
-            }
-            if not snapshot.cluster and others:
-                snapshot = type(snapshot)(cluster=name)
-            taken = snapshot.time if snapshot.taken is None else snapshot.taken
-            age_s = self.inventory.control.commit.time - taken
-            is_recent = age_s <= self.inventory.policy.snapshot.max_age_s
-            self._clusters[name] = Cluster(name, snapshot, is_recent, partial(self._of_main, name))
-        return self._clusters[name]
-
-    def _of_main(self, name: str, kind: GroupKind, holding: bytes) -> Sequence[Mapping[str, Any]]:
+    def read(self, name: str, kind: GroupKind, holding: bytes) -> Sequence[Mapping[str, Any]]:
         """Return the objects of a kind that packages on main of a cluster have, in files that hold this."""
-        if not self._main:
-            self._index_main()
+        if not self._files:
+            self._index()
         return [
             value
-            for file in self._main.get(name, {}).get(kind.kind.encode(), ())
+            for file in self._files.get(name, {}).get(kind.kind.encode(), ())
             if self._may_hold(file, holding)
             for value in self.reader.objects(file, kind)
         ]
@@ -362,10 +346,10 @@ class _Clusters(Struct):
             self._holding[key] = group in file.files[file.path].data
         return self._holding[key]
 
-    def _index_main(self) -> None:
+    def _index(self) -> None:
         """Index what main has; equal files of a fleet are searched once."""
         for view in self.inventory.repositories.values():
-            place, own_values = self._main.setdefault(view.cluster, {}), OwnValues.of((view.key.name,))
+            place, own_values = self._files.setdefault(view.cluster, {}), OwnValues.of((view.key.name,))
             for _, package in sorted(view.packages.items() if view.deployment else ()):
                 files = self.contents.get(package.main_tree, {}) if package.main_tree is not None else {}
                 for path in sorted(files):
@@ -381,3 +365,26 @@ class _Clusters(Struct):
                 return words
             self._words[file.digest] = words
         return self._words[file.digest]
+
+
+class _Clusters(Struct):
+    """The clusters of the fleet, each made once."""
+
+    inventory: Inventory
+    mains: _Mains
+    _clusters: dict[str, Cluster] = field(default_factory=dict)
+
+    def of(self, name: str) -> Cluster:
+        """Return a cluster; a snapshot without a name counts where there is no other cluster."""
+        if name not in self._clusters:
+            snapshot = self.inventory.snapshot.exactly(name)
+            others = {view.cluster for view in self.inventory.repositories.values() if view.deployment} - {
+                name
+            }
+            if not snapshot.cluster and others:
+                snapshot = type(snapshot)(cluster=name)
+            taken = snapshot.time if snapshot.taken is None else snapshot.taken
+            age_s = self.inventory.control.commit.time - taken
+            is_recent = age_s <= self.inventory.policy.snapshot.max_age_s
+            self._clusters[name] = Cluster(name, snapshot, is_recent, partial(self.mains.read, name))
+        return self._clusters[name]

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from difflib import unified_diff
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -171,6 +173,8 @@ class ResourceId(NamedTuple):
     def __str__(self) -> str:
         return str(self.object)
 
+
+_FileResources = tuple[tuple[ResourceId, Mapping[str, Any]], ...]
 
 Resources = Mapping[ResourceId, bytes]
 """The digests of what resources do, by their identities."""
@@ -376,16 +380,24 @@ def value_digest(value: object) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-@lru_cache(maxsize=_CACHED_FILES)
-def resources_in(data: bytes) -> tuple[tuple[ResourceId, Mapping[str, Any]], ...]:
-    """Return the resources of a file; none of a file that is not YAML, such as a template.
+def resources_in(data: bytes) -> _FileResources:
+    """Return the resources of a file; none of a file that is not YAML, such as a template."""
+    packed = _packed_resources(data)
+    return msgspec.msgpack.decode(packed, type=_FileResources) if isinstance(packed, bytes) else packed
 
-    Impact, admission and losses ask for those of the same files.
-    """
+
+@lru_cache(maxsize=_CACHED_FILES)
+def _packed_resources(data: bytes) -> _FileResources | bytes:
+    """Return the resources of a file, packed: impact, admission and losses ask for those of the same ones."""
     try:
-        return tuple(resource for parsed in load_documents(data) for resource in resources_of(parsed.value))
+        resources = tuple(
+            resource for parsed in load_documents(data) for resource in resources_of(parsed.value)
+        )
     except YamlError:
         return ()
+    with suppress(OverflowError, UnicodeEncodeError):
+        return msgspec.msgpack.encode(resources)
+    return resources
 
 
 def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, Any]]]:

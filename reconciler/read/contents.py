@@ -14,7 +14,7 @@ from reconciler.base.progress import track
 from reconciler.base.text import plural
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
-from reconciler.names.filled import PackageSample
+from reconciler.names.filled import PackageSamples
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Limits
@@ -79,8 +79,7 @@ class _Fetched(Struct):
     held: dict[tuple[Oid, Mode], File] = msgspec.field(default_factory=dict)
     size: int = 0
     refused: dict[Oid, str] = msgspec.field(default_factory=dict)
-    samples: dict[Oid, PackageSample] = msgspec.field(default_factory=dict)
-    """The package that was read last of those that were made of an upstream tree."""
+    samples: PackageSamples = msgspec.field(default_factory=PackageSamples)
 
 
 def _missing_blobs(needs: Iterable[Needs], mirrors: Mirrors, limits: Limits) -> dict[str, set[Oid]]:
@@ -102,11 +101,10 @@ def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
     limits, refused = fetched.limits, fetched.refused
     for tree in trees:
         upstream, values = fetched.values.get(tree, (Oid(""), ()))
-        if (sample := fetched.samples.get(upstream)) is not None:
-            filled = sample.fill(tree, values, limits.package_bytes, limits.package_file_bytes)
-            if filled is not None:
-                fetched.files[tree] = filled
-                continue
+        sizes = limits.package_bytes, limits.package_file_bytes
+        if values and (filled := fetched.samples.find(upstream, tree, values, *sizes)) is not None:
+            fetched.files[tree] = filled
+            continue
         try:
             package = mirror.files(tree, limits)
         except (PackageRefusedError, UnavailableError) as error:
@@ -123,4 +121,4 @@ def _fetch(mirror: Mirror, trees: list[Oid], fetched: _Fetched) -> None:
         held = fetched.held
         fetched.files[tree] = {p: held.setdefault((f.oid, f.mode), f) for p, f in package.items()}
         if values:
-            fetched.samples[upstream] = PackageSample(fetched.files[tree], values)
+            fetched.samples.add(upstream, fetched.files[tree], values)

@@ -1,5 +1,6 @@
 """Render packages: merge, Kptfile, package context, pipeline, injection, functions; in the order of Porch."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -18,9 +19,11 @@ from reconciler.functions.pipeline import (
     run_pipeline,
     vanished_resources,
 )
+from reconciler.functions.resources import SPLIT_FILES
 from reconciler.functions.step import PipelineResult
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot
+from reconciler.names.filled import PackageSamples
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Files, tree_id
 from reconciler.names.problems import Problem, defect_problem
@@ -67,7 +70,7 @@ from reconciler.render.rendered import (
     find_excess,
     invalid_package,
 )
-from reconciler.render.sharing import find_classes
+from reconciler.render.sharing import find_classes, variant_values
 from reconciler.render.subpackages import compose_upstreams, list_subpackages
 from reconciler.render.update.identifiers import add_identifiers, with_files_of
 from reconciler.render.update.sides import is_equal
@@ -122,11 +125,30 @@ def render_packages(
     def tracked(_: Sequence[ResolvedVariant]) -> Iterator[ResolvedVariant]:
         return (r for r in show_progress(variants) if r.variant.key not in shared_keys)
 
-    rendered |= _render_variants(others, contents, inventory, run, tracked)
+    rendered |= _held_once(others, _render_variants(others, contents, inventory, run, tracked))
+    SPLIT_FILES.clear()
     return Rendered(
         {resolved.variant.key: rendered[resolved.variant.key] for resolved in resolution.variants},
         {release.package: render_release(release, contents) for release in resolution.releases},
     )
+
+
+def _held_once(
+    variants: Iterable[ResolvedVariant], rendered: Mapping[ObjectName, RenderedVariant]
+) -> Iterator[tuple[ObjectName, RenderedVariant]]:
+    """Yield packages, those that turn out to differ in their values alone with the files of one."""
+    samples, most = PackageSamples(), sys.maxsize
+    for resolved in variants:
+        outcome = rendered[resolved.variant.key]
+        package, upstream = outcome.fresh, resolved.pin.tree
+        if isinstance(package, Package) and package.files:
+            values = tuple(variant_values(resolved))
+            files = samples.find(upstream, package.tree, values, most, most)
+            if files is None:
+                samples.add(upstream, package.files, values)
+            else:
+                outcome = replace(outcome, fresh=replace(package, files=files))
+        yield resolved.variant.key, outcome
 
 
 def _with_splits(run: RunPipelines, splits: list[tuple[str, str]]) -> RunPipelines:

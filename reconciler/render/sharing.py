@@ -31,7 +31,7 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.names.filled import Digests, FilledFiles
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File, Files, tree_id
-from reconciler.names.substitution import OwnValues
+from reconciler.names.substitution import OwnValues, words_in
 from reconciler.names.trailers import NO_ANSWERS
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.render.kptfile import own_functions
@@ -177,7 +177,7 @@ class _Inputs(Struct):
     inventory: Inventory
     made: Container[Oid]
     _shared: dict[_Sources, bytes] = field(default_factory=dict)
-    _is_masked: dict[tuple[_Sources, str], bool] = field(default_factory=dict)
+    _words: dict[_Sources, frozenset[bytes]] = field(default_factory=dict)
     _masked: dict[Hashable, tuple[Mapping[str, bytes], bytes] | None] = field(default_factory=dict)
     _steps: dict[Oid, tuple[Step, ...]] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -268,11 +268,9 @@ class _Inputs(Struct):
             pins = f"{sources.pin}\n{sources.base}\n{self.inventory.policy.instance}".encode()
             parts = (part for path, file in files for part in (path.encode(), file.data))
             self._shared[sources] = b"\n".join((pins, *parts)).replace(b"\0", b"\n")
-        for value in _candidates(resolved):
-            if (sources, value) not in self._is_masked:
-                shared = self._shared[sources]
-                self._is_masked[sources, value] = OwnValues.of([value]).mask(shared) is shared
-            if self._is_masked[sources, value]:
+            self._words[sources] = words_in(self._shared[sources])
+        for value in variant_values(resolved):
+            if not OwnValues.of([value]).meets(self._words[sources]):
                 yield value
 
     def make_class(
@@ -326,13 +324,13 @@ class _Inputs(Struct):
 def main_values(variants: Iterable[ResolvedVariant]) -> dict[Oid, tuple[Oid, tuple[str, ...]]]:
     """Return for packages on main the upstream tree and the values that they were made of."""
     return {
-        resolved.local: (resolved.base.tree, tuple(_candidates(resolved)))
+        resolved.local: (resolved.base.tree, tuple(variant_values(resolved)))
         for resolved in variants
         if resolved.settled is None and resolved.local is not None and resolved.base is not None
     }
 
 
-def _candidates(resolved: ResolvedVariant) -> Iterator[str]:
+def variant_values(resolved: ResolvedVariant) -> Iterator[str]:
     """Yield the values that may be own values of a variant."""
     variant, spec = resolved.variant, resolved.variant.spec
     context = (spec.package_context.data or {}) if spec.package_context else {}
