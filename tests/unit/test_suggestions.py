@@ -44,6 +44,9 @@ def test_a_package_is_named_once_with_its_ecosystem_only_if_asked_so() -> None:
 
     assert close_names("bd.io", names) == ["db.io"]
     assert close_names("carvel:bd.io", names) == ["carvel:db.io"]
+    both = ["carvel:postgres.io", "postgres.io"]
+    assert close_names("carvel:postgres.ioo", both) == both
+    assert close_names("postgres.ioo", both) == ["postgres.io"]
 
 
 def test_a_start_is_enough_of_a_name() -> None:

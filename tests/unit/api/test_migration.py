@@ -19,7 +19,7 @@ OLD: dict[str, Any] = {
         "adoptionPolicy": "adoptExisting", "targets": [{"package": {"repo": "edge", "name": "mine"}},
         {"repositories": {"matchLabels": {"tier": "edge"}}},
         {"objects": {"selectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "n"}],
-        "repoName": {"fromField": "metadata.labels[repo]"}},
+        "repoName": {"fromField": ".metadata.labels[repo]"}},
         "packageName": {"baseName": {"fromField": "metadata.name"}, "nameSuffix": {"value": "-x"}}}]},
 }  # fmt: skip
 

@@ -5,7 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.base.progress import Display, Task, open_task, show_on, track
+from reconciler.base.progress import (
+    Display,
+    Task,
+    begin_stages,
+    open_task,
+    show_on,
+    stage,
+    stage_seconds,
+    track,
+)
 from reconciler.cli.stderr import ProgressLine, line_of
 
 ERASE = "\r\x1b[2K"
@@ -114,3 +123,16 @@ def test_time_of_a_person_is_no_time_of_work(terminal: Terminal) -> None:
             assert terminal.after(5) == ""
         assert terminal.after(0.9) == ""
         assert terminal.after(0.2) == f"{ERASE}reading, 1 s"
+
+
+def test_seconds_of_a_stage_are_those_of_its_run() -> None:
+    begin_stages()
+    with stage("read"):
+        pass
+    with stage("plan"):
+        pass
+    assert [*stage_seconds()] == ["read", "plan"]
+
+    begin_stages()
+
+    assert stage_seconds() == {}

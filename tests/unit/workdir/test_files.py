@@ -21,6 +21,17 @@ from reconciler.workdir.control_files import (
 )
 from reconciler.workdir.directory import check_writable, write_directory
 from reconciler.workdir.manifest_files import read_manifest_files
+from reconciler.workdir.starter import SEPARATE, write_demo
+
+
+def test_demo_is_written_into_no_directory_of_somebody(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+
+    with pytest.raises(UsageError, match=r" is not empty$"):
+        write_demo(tmp_path, SEPARATE, clusters=2)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
 
 A, B = File.of(b"a\n"), File.of(b"b\n")
 PACKAGE: Files = {
