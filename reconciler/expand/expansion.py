@@ -72,7 +72,7 @@ def _expand_owners(inventory: Inventory, *, trace: bool) -> list[OwnerExpansion]
     for name in sorted(inventory.repositories):
         namespaces.setdefault(name.namespace, {})[name.name] = inventory.repositories[name]
     expansions = [
-        expand_variant(variant, namespaces.get(variant.key.namespace, {}), inventory.policy)
+        expand_variant(variant, namespaces.get(variant.key.namespace, {}), inventory)
         for variant in inventory.variants
         if variant_key(variant.key) not in inventory.stalled
     ]

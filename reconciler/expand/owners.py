@@ -33,7 +33,7 @@ from reconciler.expand.checks import (
 )
 from reconciler.expand.findings import ExpansionError, Finding
 from reconciler.expand.targets import Context, TargetScope, named_clusters, unroll
-from reconciler.expand.template import RenderedSpec, Renderer, missing_repository
+from reconciler.expand.template import REGISTER, RenderedSpec, Renderer, missing_repository
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
     PAUSED,
@@ -61,13 +61,14 @@ from reconciler.inventory.inventory import (
 from reconciler.names.ids import Lifecycle, NamedObject, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Commit
 from reconciler.names.refs import TAGS, is_within, object_name, parent_directories, relative_package
-from reconciler.policy import Limits, Policy
+from reconciler.policy import Limits
 
+_DOWNSTREAM: FieldPath = ("spec", "downstream", "repo")
 DEFAULTS: Mapping[str, str] = {"adoption_policy": "adoptNone", "deletion_policy": "delete"}
 
 
 def expand_variant(
-    variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], policy: Policy
+    variant: Sourced[PackageVariant], repositories: Mapping[str, RepositoryView], inventory: Inventory
 ) -> OwnerExpansion:
     """Return the candidate of an authored PackageVariant, or all findings."""
     owner, spec, source = variant_key(variant.key), variant.manifest.spec, variant.source
@@ -79,13 +80,16 @@ def expand_variant(
     view = repositories.get(repo)
     if view is None:
         # The manifest stays valid: the Repository may be registered later.
-        return OwnerExpansion(owner, source, findings=(_missing_repository(repo),))
-    if invalid := tuple(check_downstream(view, package, policy.instance)):
+        hint = "Register it as a Repository object in the same namespace."
+        hint = inventory.unregistered_hint(ObjectName(variant.key.namespace, repo), hint)
+        return OwnerExpansion(owner, source, findings=(missing_repository(repo, _DOWNSTREAM, hint),))
+    instance = inventory.policy.instance
+    if invalid := tuple(check_downstream(view, package, instance)):
         return OwnerExpansion(owner, source, findings=invalid, valid=False)
     metadata = variant.manifest.metadata
     desired = DesiredVariant(
         key=variant.key,
-        uid=metadata.uid or stable_uid(policy.instance, *variant.key),
+        uid=metadata.uid or stable_uid(instance, *variant.key),
         spec=with_defaults(spec, repositories.get((spec.upstream and spec.upstream.repo) or "")),
         source=source,
         paused=is_paused(metadata) or is_paused(view.manifest.metadata),
@@ -141,12 +145,6 @@ def normal_upstream(upstream: Upstream, view: RepositoryView | None) -> Upstream
 def is_paused(metadata: ObjectMeta) -> bool:
     """Tell whether an object is paused by annotation."""
     return (metadata.annotations or {}).get(PAUSED) == "true"
-
-
-def _missing_repository(name: str) -> Finding:
-    path = ("spec", "downstream", "repo")
-    hint = "Register it as a Repository object in the same namespace."
-    return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
 
 
 INHERITED = (
@@ -244,9 +242,19 @@ class _Set:
             message = f"the set has {plural(len(contexts), 'target')}, more than {most}"
             return self.stall(Finding(("spec", "targets"), message))
         renderer = Renderer(
-            normal, metadata, self.repositories, expressions, defaults=DEFAULTS, trace=self.trace
+            normal,
+            metadata,
+            self.repositories,
+            expressions,
+            self.unregistered_hint,
+            defaults=DEFAULTS,
+            trace=self.trace,
         )
         return self.render(contexts, renderer)
+
+    def unregistered_hint(self, name: str) -> str:
+        key = ObjectName(self.pvs.key.namespace, name)
+        return self.inventory.unregistered_hint(key, REGISTER)
 
     def orders_without_rollout(self) -> Iterator[Finding]:
         """Yield the orders of rollouts on a set that no policy makes roll out: they have no effect."""
@@ -284,7 +292,9 @@ class _Set:
         self.check(name, rendered.spec, context)
         view = self.repositories.get(repo)
         if view is None:
-            raise ExpansionError(missing_repository(repo, context))
+            raise ExpansionError(
+                missing_repository(repo, ("spec", "targets", context.number), self.unregistered_hint(repo))
+            )
         instance, field = self.inventory.policy.instance, _package_field(context)
         for finding in check_downstream(view, package, instance, field):
             raise ExpansionError(finding)

@@ -292,10 +292,12 @@ class Renderer:
         upstream_input: Mapping[str, Any],
         repositories: Mapping[str, RepositoryView],
         expressions: Environment,
+        hint: Callable[[str], str] = lambda _: REGISTER,
         *,
         defaults: Mapping[str, str] | None = None,
         trace: bool = False,
     ) -> None:
+        self._hint = hint
         self._blank: dict[str, Any] = {**(defaults or {}), "upstream": upstream}
         self._upstream_input = upstream_input
         self._repositories = repositories
@@ -342,7 +344,9 @@ class Renderer:
         if repo not in self._inputs:
             view = self._repositories.get(repo)
             if view is None:
-                raise ExpansionError(missing_repository(repo, context))
+                raise ExpansionError(
+                    missing_repository(repo, ("spec", "targets", context.number), self._hint(repo))
+                )
             self._inputs[repo] = selected_repository(view).as_input()
         scope.bound = bind({**inputs, "repository": self._inputs[repo]})
         package = template.package.render(scope, context.package_default)
@@ -354,10 +358,11 @@ class Renderer:
         return PackageVariantSpec(**{**self._blank, **fields, "downstream": downstream})
 
 
-def missing_repository(name: str, context: Context) -> Finding:
-    """Return the finding for a downstream Repository that is not registered in the set's namespace."""
-    path = ("spec", "targets", context.number)
-    hint = "Register it as a Repository object in the set's namespace."
+REGISTER = "Register it as a Repository object in the set's namespace."
+
+
+def missing_repository(name: str, path: FieldPath, hint: str) -> Finding:
+    """Return the finding for a downstream Repository that is not registered in the owner's namespace."""
     return Finding(path, f'repository "{name}" could not be loaded', Reason.REPOSITORY_NOT_FOUND, hint)
 
 

@@ -788,6 +788,10 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         """Return the views of one Git repository, former ones too, most specific directory first."""
         return self._views_by_url.get(url, ())
 
+    def unregistered_hint(self, key: ObjectName, register: str) -> str:
+        """Return the next step for a Repository that is not there, as one with an invalid manifest."""
+        return f"Correct the manifest of Repository {key}." if _owner(key) in self.stalled else register
+
     def view_of(self, package: PackageKey) -> RepositoryView | None:
         """Return the one view that a package is named and judged by, None if no Repository has its place.
 

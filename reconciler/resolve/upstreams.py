@@ -66,12 +66,14 @@ def find_repository(
     variant: DesiredVariant, name: str, inventory: Inventory, *, field: str
 ) -> RepositoryView | Problem:
     """Return the registered and readable repository of that name in the variant's namespace."""
-    view, at = inventory.repositories.get(ObjectName(variant.key.namespace, name)), ("spec", field, "repo")
+    key, at = ObjectName(variant.key.namespace, name), ("spec", field, "repo")
+    view = inventory.repositories.get(key)
     if view is None:
         names = [k.name for k in inventory.repositories if k.namespace == variant.key.namespace]
         start = f"{NOT_FOUND}: repository" if field == "upstream" else "Repository"
-        message = f"{start} {variant.key.namespace}/{name} is not registered"
-        hint = f"Register it as a Repository object. {_near(name, names)}"
+        message = f"{start} {key} is not registered"
+        register = f"Register it as a Repository object. {_near(name, names)}"
+        hint = inventory.unregistered_hint(key, register)
         return variant.problem_at(Reason.REPOSITORY_NOT_FOUND, message, hint, *at)
     if view.problem is None:
         return view

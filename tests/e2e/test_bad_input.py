@@ -328,6 +328,18 @@ def twin(fleet: World) -> dict[str, Any]:
     return planned
 
 
+@pytest.mark.parametrize("name", ["edge-a", "blueprints"])
+def test_users_of_an_invalid_repository_are_sent_to_its_manifest(copy: Copy, name: str) -> None:
+    address = f"../{name}.git\n"
+    broken = CONTROL["manifests/repositories.yaml"].replace(address, f"{address}    directory: ../y\n")
+
+    planned = plan(copy({"manifests/repositories.yaml": broken}))[1]
+
+    users = [p for p in planned["problems"] if p["location"]["path"] != "manifests/repositories.yaml"]
+    assert len(users) >= 2
+    assert not [p["hint"] for p in users if "Register it" in p["hint"]]
+
+
 def test_an_empty_snapshot_deletes_nothing(copy: Copy) -> None:
     _, planned = plan(copy({"snapshot/clusters.yaml": None, "snapshot/snapshot.yaml": None}))
 
