@@ -176,7 +176,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool, detailed: bool) -> Exi
     printer = make_printer(color=False)
     settings = RunOptions(inputs.control, usable_cache(None, writes=apply))
     planned = plan_run(with_shard(settings, inputs.text("shard")), to_apply=apply)
-    show_plan(printer, planned, Output.TEXT)
+    show_plan(printer, planned)
     outcome = None
     try:
         if apply:

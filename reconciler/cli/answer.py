@@ -8,13 +8,7 @@ import click
 from reconciler.base.errors import Exit, UsageError
 from reconciler.base.text import plural, terminal
 from reconciler.cli.explain import find_change
-from reconciler.cli.output import (
-    Output,
-    dry_run_option,
-    make_printer,
-    output_options,
-    writing_control_options,
-)
+from reconciler.cli.output import Printer, dry_run_option, output_options, writing_control_options
 from reconciler.render.update import Conflict
 from reconciler.report.conflicts import conflict_value, place_text
 from reconciler.report.machine import listing
@@ -27,7 +21,7 @@ _DONE = {Choice.KEEP: "kept", Choice.TAKE: "took upstream's", Choice.VALUE: "set
 
 @click.command()
 @writing_control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.argument("package", metavar="REPO/PACKAGE")
 @click.argument("conflict", nargs=-1)
 @click.option("--keep", is_flag=True, help="Keep the local value.")
@@ -36,7 +30,7 @@ _DONE = {Choice.KEEP: "kept", Choice.TAKE: "took upstream's", Choice.VALUE: "set
 @dry_run_option
 def answer(
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     package: str,
     conflict: tuple[str, ...],
     *,
@@ -83,7 +77,7 @@ def answer(
     branch, commit = (done.branch, done.commit) if done else (change.after.head, "")
     shared = {"package": package, "answer": str(choice), "branch": branch, "commit": commit}
     rows = ({**shared, **conflict_value(conflict), "value": value} for conflict in conflicts)
-    make_printer().show(output, listing("Answer", rows), _lines(package, conflicts, choice, done, value))
+    printer.show(listing("Answer", rows), _lines(package, conflicts, choice, done, value))
     return Exit.DONE
 
 

@@ -18,7 +18,6 @@ from reconciler.cli.output import (
     Output,
     Printer,
     listing_option,
-    make_printer,
     output_options,
     resolving_options,
     shard_option,
@@ -54,7 +53,7 @@ T = TypeVar("T")
 )
 def apply(
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     checksum: str,
     html_file: Path | None,
     saved: Path | None,
@@ -79,11 +78,10 @@ def apply(
     """
     check_event(os.environ)
     checksum = _saved_checksum(saved, checksum) if saved else checksum
-    printer = make_printer()
     settings = with_shard(settings, shard)
     planned = plan_run(settings, to_apply=True)
     measuring.count(planned)  # a plan that is refused has numbers, too
-    outcome = _apply(printer, planned, checksum, Output(output), unchanged=unchanged)
+    outcome = _apply(printer, planned, checksum, unchanged=unchanged)
     code = exit_of(planned.plan, outcome=outcome)
     measuring.count(planned, outcome)
     if html_file is not None:
@@ -91,16 +89,17 @@ def apply(
     return code
 
 
-def _apply(printer: Printer, planned: PlannedRun, checksum: str, form: Output, *, unchanged: bool) -> Outcome:
+def _apply(printer: Printer, planned: PlannedRun, checksum: str, *, unchanged: bool) -> Outcome:
     """Show a plan, apply it, and show the outcome."""
+    form = printer.form
     if form is Output.TEXT:
-        show_plan(printer, planned, form, unchanged=unchanged, to_apply=True)
+        show_plan(printer, planned, unchanged=unchanged, to_apply=True)
     try:
         with _progress(printer, planned, is_printed=form is Output.TEXT and not printer.quiet) as on_effects:
             outcome = apply_plan(planned, checksum=checksum, on_effects=on_effects)
     except RefusedError:
         if form is not Output.TEXT:
-            show_plan(printer, planned, form)
+            show_plan(printer, planned)
         raise
     plan, names = planned.plan, planned.names
 

@@ -13,10 +13,9 @@ from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UsageErr
 from reconciler.base.progress import open_task, track
 from reconciler.base.text import Text, terminal
 from reconciler.cli.output import (
-    Output,
+    Printer,
     dry_run_option,
     filter_options,
-    make_printer,
     output_options,
     require_readable,
     show_unread,
@@ -78,7 +77,7 @@ class Approved(NamedTuple):
 
 @click.command()
 @writing_control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.argument("names", nargs=-1, metavar="[REPO/PACKAGE]...")
 @click.option(
     "--all",
@@ -92,7 +91,7 @@ class Approved(NamedTuple):
 @dry_run_option
 def approve(
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     names: Sequence[str],
     *,
     every: bool,
@@ -157,7 +156,6 @@ def approve(
         at_once = world.inventory.policy.limits.repositories_at_once
         results = _approve_all(pulls, refused, plans, named=named, at_once=0 if dry_run else at_once)
     unread = {} if names else find_unread(world.inventory)
-    printer = make_printer()
     printer.notes(
         f"{terminal(f.name)}, {terminal(f.package)}, belongs to instance {terminal(f.instance)} and is left; "
         "name it to approve it"
@@ -170,7 +168,7 @@ def approve(
     where = where if world.inventory.repositories else ": no repository is registered"
     more = "" if not selected else " else" if any(f.why_left for f in selected) else " of this instance"
     lines = _lines(results, f"Nothing{which}{more} is open{where}.", propose_only=propose_only)
-    printer.show(output, listing("Approval", map(_value, results)), lines)
+    printer.show(listing("Approval", map(_value, results)), lines)
     return worst(
         show_unread(printer, unread) | {result.error.exit_code for result in results if result.error}
     )

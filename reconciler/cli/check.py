@@ -19,14 +19,7 @@ from reconciler.cli.differences import (
     show_check_differences,
     write_page,
 )
-from reconciler.cli.output import (
-    Output,
-    Printer,
-    control_options,
-    detailed_exitcode_option,
-    make_printer,
-    output_options,
-)
+from reconciler.cli.output import Output, Printer, control_options, detailed_exitcode_option, output_options
 from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem
 from reconciler.plan.changes import problem_exits
 from reconciler.plan.compare import Comparison, Fate
@@ -76,7 +69,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 def check(
     *,
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     base: str,
     head: str,
     level: str,
@@ -106,7 +99,7 @@ def check(
       reconciler check --comment-on 7           and comment on pull request 7
       reconciler check --control https://git.example/acme/control.git --head my-branch
     """
-    if shows_diff and output != Output.TEXT:
+    if shows_diff and printer.form is not Output.TEXT:
         raise UsageError("--diff prints patches", hint="Leave out --output.")
     runner = Runner(os.environ)
     try:
@@ -114,9 +107,8 @@ def check(
     except ConfigurationError as error:
         _say_unusable(runner, error)
         raise
-    printer = make_printer()
 
-    is_read = bool(comment_on) or output == Output.MARKDOWN or runner.has_summary
+    is_read = bool(comment_on) or printer.form is Output.MARKDOWN or runner.has_summary
 
     def make(comparison: Comparison) -> _Shown:
         part = replace(checked, comparison=comparison)
@@ -126,8 +118,8 @@ def check(
     printed = tell_comparison(checked.comparison, make)
     checked = printed.checked
     printer.notes(map(terminal, checked.notes))
-    value = printed.sarif if output == Output.SARIF else printed.value
-    printer.show(output, value, printed.markdown if output == Output.MARKDOWN else printed.lines)
+    value = printed.sarif if printer.form is Output.SARIF else printed.value
+    printer.show(value, printed.markdown if printer.form is Output.MARKDOWN else printed.lines)
     if shows_diff:
         show_check_differences(printer, checked)
     _tell(runner, printed, json_file, sarif_file)

@@ -8,7 +8,7 @@ import click
 from reconciler.base.errors import Exit, UsageError
 from reconciler.base.text import plural
 from reconciler.cli.init import editor_schemas
-from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.cli.output import Printer, output_options
 from reconciler.workdir.starter import (
     FILES,
     MONOREPO,
@@ -32,8 +32,8 @@ _LAYOUTS = (SEPARATE, MONOREPO, TUTORIAL)
               help="How many clusters the fleet has.")  # fmt: skip
 @click.option("--layout", type=click.Choice(_LAYOUTS), default=_LAYOUTS[0], show_default=True,
               help="One repository per role, one for all of them, or the tutorial's fleet.")  # fmt: skip
-@output_options(Output.TEXT, Output.JSON)
-def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
+@output_options(color=False, whole_lines=True)
+def demo(directory: Path, *, clusters: int, layout: str, printer: Printer) -> Exit:
     r"""Write a small world as real Git repositories into DIRECTORY.
 
     It holds a control repository, two blueprint packages with two revisions each, a snapshot with
@@ -59,7 +59,7 @@ def demo(directory: Path, *, clusters: int, layout: str, output: str) -> Exit:
         first = f"Wrote a fleet of {plural(clusters, 'cluster')} to {directory}. Try, in this order:"
         script = f"Or all at once: sh {directory / WALKTHROUGH}"
         lines = [first, "", *_steps(directory, walkthrough(layout, clusters)), "", script]
-    show_files(make_printer(color=False, wraps=False), output, lines, written=[directory])
+    printer.files(lines, written=[directory])
     return Exit.DONE
 
 

@@ -9,7 +9,7 @@ import click
 from reconciler.base.errors import Exit
 from reconciler.base.suggestions import next_step
 from reconciler.base.text import message_line, plural, terminal
-from reconciler.cli.output import Output, control_options, make_printer, output_options
+from reconciler.cli.output import Printer, control_options, output_options
 from reconciler.report.console import Color, Paint, plain
 from reconciler.report.machine import listing
 from reconciler.run.doctor import Diagnosis, Severity, diagnose
@@ -50,8 +50,8 @@ def findings_value(findings: Iterable[Diagnosis]) -> dict[str, Any]:
 
 @click.command()
 @control_options
-@output_options(Output.TEXT, Output.JSON)
-def doctor(settings: RunOptions, output: str) -> Exit:
+@output_options()
+def doctor(settings: RunOptions, printer: Printer) -> Exit:
     r"""Check the set-up: git, configuration, credentials, engines, clock, snapshots, and every repository.
 
     Of a repository: whether it can be reached and written, its branches and tags, and its forge. Nothing is
@@ -63,7 +63,6 @@ def doctor(settings: RunOptions, output: str) -> Exit:
       reconciler doctor -o json
     """
     findings = diagnose(settings)
-    printer = make_printer()
-    printer.show(output, findings_value(findings), finding_lines(findings, paint=printer.paint))
+    printer.show(findings_value(findings), finding_lines(findings, paint=printer.paint))
     wrong = any(finding.severity is Severity.ERROR for finding in findings)
     return Exit.INVALID_INPUT if wrong else Exit.DONE

@@ -36,7 +36,9 @@ API_VERSION = "reconciler.dev/v1alpha1"
 @output_options(Output.YAML, Output.JSON)
 @click.option("--trace", is_flag=True, help="Say which literal or expression gave each field.")
 @click.option("--authored", is_flag=True, help="Print the PackageVariants that people wrote too.")
-def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: bool, authored: bool) -> Exit:
+def expand(
+    settings: RunOptions, sets: tuple[str, ...], printer: Printer, *, trace: bool, authored: bool
+) -> Exit:
     r"""Print the PackageVariants that the PackageVariantSets expand to. Writes nothing.
 
     Without a name also those that others need and no manifest declares, each with the annotation
@@ -68,13 +70,12 @@ def expand(settings: RunOptions, sets: tuple[str, ...], output: str, *, trace: b
         or (variant.requested_by and not selected)
         or (variant.set_key is None and not variant.requested_by and authored)
     ]
-    printer = make_printer()
     show_standing(printer, inventory.control.standing)
     printer.notes(map(terminal, empty_selections(desired, inventory)))
     exits = show_unread(printer, find_unread(inventory))
     if not variants and not desired.problems and not inventory.problems:
         printer.notes([f"There is nothing to expand in {inventory.policy.manifest_places}"])
-    _show(make_printer(wraps=False), variants, desired, inventory, as_json=output == Output.JSON, trace=trace)
+    _show(make_printer(printer.form, wraps=False), variants, desired, inventory, trace=trace)
     return worst(exits | ({Exit.INVALID_INPUT} if desired.problems or inventory.problems else set()))
 
 
@@ -84,11 +85,10 @@ def _show(
     desired: Desired,
     inventory: Inventory,
     *,
-    as_json: bool,
     trace: bool,
 ) -> None:
     problems = (*inventory.problems, *desired.problems)
-    if as_json:
+    if printer.form is Output.JSON:
         value: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Expansion",

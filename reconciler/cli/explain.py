@@ -10,8 +10,8 @@ from reconciler.base.suggestions import suggest
 from reconciler.base.text import message_line, plural, terminal
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
-    make_printer,
     output_options,
     require_readable,
     show_standing,
@@ -42,7 +42,7 @@ _NEWEST = "newest"
 
 @click.command()
 @control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.option(
     "--why-not",
     "goal",
@@ -52,7 +52,7 @@ _NEWEST = "newest"
 @click.option("--history", "shows_history", is_flag=True, help="Its revisions: when, from what, by whom.")
 @click.argument("package", metavar="REPO/PACKAGE")
 def explain(
-    settings: RunOptions, output: str, package: str, *, goal: str | None, shows_history: bool
+    settings: RunOptions, printer: Printer, package: str, *, goal: str | None, shows_history: bool
 ) -> Exit:
     r"""Explain one package: its change, the reason, and the origin of each field that we put into it.
 
@@ -86,9 +86,8 @@ def explain(
     address = view.remote if view else ""
     problems = problems_of(planned.plan.problems, inventory, change.variant) if change.variant else []
     status = current_states(planned.plan).get(change.package)
-    printer = make_printer()
     show_standing(printer, inventory.control.standing)
-    if output == Output.JSON:
+    if printer.form is Output.JSON:
         value = {
             **wire(package_row(change, planned.names, status)),
             "apiVersion": API_VERSION,

@@ -11,14 +11,7 @@ from msgspec import Struct
 from reconciler.base.errors import Exit, UnavailableError, UsageError
 from reconciler.base.progress import track
 from reconciler.cli.guesses import CommandGroup
-from reconciler.cli.output import (
-    Output,
-    Printer,
-    cache_dir_option,
-    config_option,
-    make_printer,
-    output_options,
-)
+from reconciler.cli.output import Printer, cache_dir_option, config_option, output_options
 from reconciler.cli.package import policy_of_file, runtime_option
 from reconciler.functions.catalog import CLAIMS, PSEUDO, UNSTUDIED, parse_image
 from reconciler.functions.pipeline import declared_steps, find_engine
@@ -49,8 +42,8 @@ def functions() -> None:
 
 @functions.command(name="list")
 @config_option
-@output_options(Output.TEXT, Output.JSON)
-def list_functions(config: Path | None, output: str) -> int:
+@output_options(color=False)
+def list_functions(config: Path | None, printer: Printer) -> int:
     r"""List the functions that run here: built in, mapped and pinned.
 
     \b
@@ -71,7 +64,7 @@ def list_functions(config: Path | None, output: str) -> int:
     engine = policy.runtime or "containers are off"
     lines += [f"pinned   {image} {digest} ({engine})" for image, digest in sorted(policy.images.items())]
     value = {"builtin": builtins, "pseudo": sorted(PSEUDO), "images": policy.images, "exec": policy.exec}
-    _printer().show(output, value, lines)
+    printer.show(value, lines)
     return Exit.DONE
 
 
@@ -91,7 +84,7 @@ def list_functions(config: Path | None, output: str) -> int:
 @cache_dir_option
 @click.option("--offline", is_flag=True, help="Pin what is on this machine; pull nothing.")
 @config_option
-@output_options(Output.TEXT, Output.JSON)
+@output_options(color=False)
 def pull(
     images: tuple[str, ...],
     packages: tuple[Path, ...],
@@ -101,7 +94,7 @@ def pull(
     control: str | None,
     cache_dir: Path | None,
     config: Path | None,
-    output: str,
+    printer: Printer,
 ) -> int:
     r"""Pull images and pin the digests that their tags have now.
 
@@ -139,7 +132,7 @@ def pull(
         lock.write(pins)
     value = {image: {"digest": digest, "error": error} for image, (digest, error) in results.items()}
     lines = (f"{image} {digest or f'failed: {error}'}" for image, (digest, error) in results.items())
-    _printer().show(output, value, lines)
+    printer.show(value, lines)
     if len(pins) < len(names):
         failed = ", ".join(image for image in names if image not in pins)
         raise UnavailableError(f"Not pinned: {failed}", hint="Check the names and the registry.")
@@ -202,7 +195,3 @@ def _named_by(directory: Path, policy: Any) -> set[str]:
 
 def _dotted(version: tuple[int, int, int]) -> str:
     return "v" + ".".join(map(str, version))
-
-
-def _printer() -> Printer:
-    return make_printer(color=False)

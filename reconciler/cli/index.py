@@ -13,12 +13,10 @@ from reconciler.base.text import plural
 from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Command,
-    Output,
     Printer,
     control_options,
     make_printer,
     output_options,
-    show_files,
     working_copy_option,
     writing_control_options,
 )
@@ -63,8 +61,10 @@ _SYNC = "`reconciler index sync`"
 @click.option(
     "--pull-request", is_flag=True, help="Propose them, and newer charts: a pull request for each source."
 )
-@output_options(Output.TEXT, Output.JSON)
-def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pull_request: bool) -> Exit:
+@output_options()
+def sync(
+    settings: RunOptions, printer: Printer, *, every: bool, check_tags: bool, pull_request: bool
+) -> Exit:
     r"""Bring the versions that something needs into the index.
 
     It is the only command that reads registries. It starts from what installs and the versions in the index
@@ -89,7 +89,7 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
       reconciler index sync --pull-request         in a scheduled job
       reconciler index sync --check-tags           once a day: a tag list does not tell that a tag moved
     """
-    chosen, printer = SyncOptions(every, check_tags), make_printer()
+    chosen = SyncOptions(every, check_tags)
     if pull_request:
         proposed = propose_versions(settings, chosen)
         _show_result(printer, proposed.result, is_idle=proposed.is_idle)
@@ -98,9 +98,7 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
         lines += (effect_line(effect, paint=printer.paint) for effect in proposed.outcome.effects)
         charts = f" and {plural(proposed.charts, 'chart')}" if proposed.charts else ""
         count = f"{plural(len(proposed.result.versions), 'version')}{charts}"
-        show_files(
-            printer, output, [*lines, f"{count} to propose, with {requests} to registries"], written=()
-        )
+        printer.files([*lines, f"{count} to propose, with {requests} to registries"], written=())
         waits = {Exit.WAITING} if any(change.waits for change in proposed.changes) else set()
         return worst({_exit_of(proposed.result.problems), *proposed.outcome.exits, *waits})
     done = sync_index(settings, chosen)
@@ -111,7 +109,7 @@ def sync(settings: RunOptions, output: str, *, every: bool, check_tags: bool, pu
     count, packages = plural(len(result.versions), "version"), plural(len(names), "package")
     requests = plural(done.requests, "request")
     lines.append(f"{count} of {packages} added, with {requests} to registries")
-    show_files(printer, output, lines, written=done.written)
+    printer.files(lines, written=done.written)
     return _exit_of(result.problems)
 
 
@@ -132,8 +130,8 @@ def _exit_of(problems: Iterable[Problem]) -> Exit:
 
 @click.command()
 @control_options
-@output_options(Output.TEXT, Output.JSON)
-def missing(settings: RunOptions, output: str) -> Exit:
+@output_options()
+def missing(settings: RunOptions, printer: Printer) -> Exit:
     r"""Name all packages and versions that installs lack.
 
     Manifests and index are read as they are on disk. Exits 3 if something is missing.
@@ -143,7 +141,6 @@ def missing(settings: RunOptions, output: str) -> Exit:
       reconciler index missing
     """
     lacking = find_missing_packages(settings)
-    printer = make_printer()
     printer.lines(problem_lines(lacking.problems), err=True)
     lines = [line for package in lacking.packages for line in _lines(package)]
     none = "No package is missing." if lacking.installs else "No manifest asks for a package."
@@ -151,7 +148,7 @@ def missing(settings: RunOptions, output: str) -> Exit:
         {"package": str(p.id), "range": p.range.text, "neededBy": list(p.needed_by), "known": p.is_known}
         for p in lacking.packages
     )
-    printer.show(output, listing("MissingPackage", rows), [*lines, *_steps(lacking.packages)] or [none])
+    printer.show(listing("MissingPackage", rows), [*lines, *_steps(lacking.packages)] or [none])
     return Exit.INVALID_INPUT if lacking.packages or lacking.problems else Exit.DONE
 
 
@@ -213,9 +210,9 @@ def index() -> None:
 @_label("A label that some version has; repeated ones must all match.")
 @_keyword("A keyword that some version has; repeated ones must all match.")
 @_interface("An interface that some version implements.")
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 def list_(
-    control: str, output: str, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
+    control: str, printer: Printer, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
 ) -> Exit:
     r"""List the packages that pass every filter.
 
@@ -241,7 +238,7 @@ def list_(
         implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
         lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
     none = "No package in the index matches." if index.candidates else _EMPTY
-    make_printer().show(output, listing("IndexPackage", map(_value, listed)), lines or [none])
+    printer.show(listing("IndexPackage", map(_value, listed)), lines or [none])
     return Exit.DONE
 
 
@@ -250,9 +247,9 @@ _EMPTY = "The index is empty. `reconciler index sync` fills it with what your ma
 
 @index.command()
 @working_copy_option
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.argument("package")
-def show(control: str, output: str, package: str) -> Exit:
+def show(control: str, printer: Printer, package: str) -> Exit:
     r"""Show every version of a package: needs, APIs and file.
 
     \b
@@ -270,7 +267,7 @@ def show(control: str, output: str, package: str) -> Exit:
             f"  implements {interface.id} {interface.version or ''}".rstrip()
             for interface in candidate.interfaces
         ]
-    make_printer().show(output, listing("IndexVersion", map(_version_value, candidates)), lines)
+    printer.show(listing("IndexVersion", map(_version_value, candidates)), lines)
     return Exit.DONE
 
 
@@ -292,8 +289,10 @@ def show(control: str, output: str, package: str) -> Exit:
 @_label("A label of that version; repeatable.")
 @_keyword("A keyword of that version; repeatable.")
 @_interface("The interface that it becomes the default of.")
-@output_options(Output.TEXT, Output.JSON)
-def add(control: str, environment: str, cluster: str, interface: str, output: str, **options: Any) -> Exit:
+@output_options()
+def add(
+    control: str, environment: str, cluster: str, interface: str, printer: Printer, **options: Any
+) -> Exit:
     r"""Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
 
     Without a MANIFEST write SOURCE as ECOSYSTEM:NAME; with --interface it is a bundle that implements it.
@@ -317,7 +316,7 @@ def add(control: str, environment: str, cluster: str, interface: str, output: st
     if interface:
         chosen = _choose(root, interface, id_, environment, cluster)
         lines, written = [*lines, chosen.line], [*written, chosen.path]
-    show_files(make_printer(), output, lines, written=written)
+    printer.files(lines, written=written)
     return Exit.DONE
 
 
@@ -343,9 +342,9 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[
 @click.option("--source", default="", metavar="REGISTRY/NAME", help="The name in the registry.")
 @click.option("--git", "repository", default="", metavar="REPOSITORY", help="Import all tags of it.")
 @click.option("--path", default="", metavar="PATH", help="Its manifest, or directory of Carvel packages.")
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 def import_(
-    control: str, output: str, *, paths: tuple[Path, ...], source: str, repository: str, path: str
+    control: str, printer: Printer, *, paths: tuple[Path, ...], source: str, repository: str, path: str
 ) -> Exit:
     r"""Import the package versions of files or of tags.
 
@@ -391,13 +390,12 @@ def import_(
             continue
         written += is_new
         present += not is_new
-    printer = make_printer()
     printer.lines(problem_lines(sorted(problems)), err=True)
     names = {version.source for version in collected.versions}
     added = len({name.rpartition("/")[0] for name in written})
     packages = plural(len(names), "package")
     line = f"{what}: {plural(added, 'version')} added, {present} there already, of {packages}"
-    show_files(printer, output, [line], written=written)
+    printer.files([line], written=written)
     if not collected.versions and not problems:
         hint = "Name the manifest, or the directory of Carvel packages, with `--path`."
         if not repository:
@@ -420,8 +418,8 @@ def _files(path: Path) -> Iterable[Path]:
 @working_copy_option
 @click.argument("package")
 @click.argument("version", default="", metavar="[VERSION]")
-@output_options(Output.TEXT, Output.JSON)
-def remove(control: str, package: str, version: str, output: str) -> Exit:
+@output_options()
+def remove(control: str, package: str, version: str, printer: Printer) -> Exit:
     r"""Remove a package, or one version of it, from the index.
 
     A package that goes is no default any more.
@@ -449,7 +447,7 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
                 write_layer(root, path, layer._replace(defaults=defaults))
                 lines.append(f"changed {path}")
                 written.append(path)
-    show_files(make_printer(), output, lines, written=written, removed=folders)
+    printer.files(lines, written=written, removed=folders)
     return Exit.DONE
 
 
@@ -458,9 +456,9 @@ def remove(control: str, package: str, version: str, output: str) -> Exit:
 @_layer
 @click.argument("interface")
 @click.argument("package", metavar="ECOSYSTEM:NAME")
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 def set_default(
-    *, control: str, environment: str, cluster: str, interface: str, package: str, output: str
+    *, control: str, environment: str, cluster: str, interface: str, package: str, printer: Printer
 ) -> Exit:
     r"""Choose the package that implements an interface.
 
@@ -474,7 +472,7 @@ def set_default(
     if id_ is None:
         raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="Write it like bundle:r.example.com/mysql.")
     chosen = _choose(_root(control), interface, id_, environment, cluster)
-    show_files(make_printer(), output, [chosen.line], written=[chosen.path])
+    printer.files([chosen.line], written=[chosen.path])
     return Exit.DONE
 
 

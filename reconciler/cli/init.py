@@ -10,7 +10,7 @@ import click
 from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UsageError
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
-from reconciler.cli.output import Output, make_printer, output_options, show_files
+from reconciler.cli.output import Printer, output_options
 from reconciler.cli.schema import manifest_schema
 from reconciler.cli.validate import problem_lines
 from reconciler.git.working_copy import find_working_copy
@@ -75,7 +75,7 @@ _UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
     metavar="URL",
     help="The repository of a cluster; may be repeated.",
 )
-@output_options(Output.TEXT, Output.JSON)
+@output_options(whole_lines=True)
 @click.option(
     "--from-porch",
     "exports",
@@ -94,7 +94,7 @@ def init(
     revision: int,
     downstreams: tuple[str, ...],
     exports: tuple[Path, ...],
-    output: str,
+    printer: Printer,
 ) -> Exit:
     r"""Write the first files of a control repository into DIRECTORY, and print the next steps.
 
@@ -127,13 +127,12 @@ def init(
     _check(starter.instance, files)
     files |= editor_schemas(files)
     _write(directory, files)
-    printer = make_printer(wraps=False)
     written = [directory / path for path in files]
     lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
     wrong = list(_wrong(files)) if converts else []
     lines += (f"{directory}/{line}" if line[0] != " " else line for line in wrong)
     lines += _next_steps(directory, starter, files, converted=converts, is_valid=not wrong)
-    show_files(printer, output, lines, written=written)
+    printer.files(lines, written=written)
     return Exit.INVALID_INPUT if wrong else Exit.DONE
 
 

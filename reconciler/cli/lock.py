@@ -10,7 +10,6 @@ from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
     Printer,
-    make_printer,
     output_options,
     resolving_options,
     show_standing,
@@ -28,12 +27,14 @@ from reconciler.run.options import RunOptions
 
 @click.group(cls=CommandGroup, invoke_without_command=True)
 @writing_control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.option("--check", is_flag=True, help="Write nothing; exit 10 if a lock would change.")
 @click.option("--frozen", is_flag=True, help="Write nothing; exit 4 if a pin would have to change.")
 @resolving_options
 @click.pass_context
-def lock(context: click.Context, settings: RunOptions, output: str, *, check: bool, frozen: bool) -> Exit:
+def lock(
+    context: click.Context, settings: RunOptions, printer: Printer, *, check: bool, frozen: bool
+) -> Exit:
     r"""Choose the version of every package for each cluster, and lock it.
 
     The lock is on the state branch; with `lock.mode: reviewed` it is in `locks/` of the control
@@ -64,10 +65,9 @@ def lock(context: click.Context, settings: RunOptions, output: str, *, check: bo
     else:
         locking = lock_fleet(settings, options)
         exits = set(locking.outcome.exits)
-    printer = make_printer()
     exits |= show_unread(printer, locking.unread)
     show_standing(printer, locking.standing)
-    show_locking(printer, locking, Output(output))
+    show_locking(printer, locking)
     if frozen:
         moved = [scope.cluster for scope in locking.decision.scopes if scope.changes]
         moved += [pin.what for pin in locking.pins]
@@ -82,10 +82,10 @@ def lock(context: click.Context, settings: RunOptions, output: str, *, check: bo
 
 @lock.command()
 @writing_control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.argument("name", metavar="[NAMESPACE/]VARIANT")
 @click.argument("what", default="", metavar="[REVISION|TAG|BRANCH]")
-def hold(settings: RunOptions, output: str, name: str, what: str) -> Exit:
+def hold(settings: RunOptions, printer: Printer, name: str, what: str) -> Exit:
     r"""Keep the upstream of a variant at one commit.
 
     Its tag, range or branch may come to mean another one.
@@ -98,34 +98,33 @@ def hold(settings: RunOptions, output: str, name: str, what: str) -> Exit:
       reconciler lock hold web                     stay here
       reconciler lock hold team-a/web v1.4.0       go back to 1.4.0, and stay there
     """
-    return _lock(settings, PinRequest(hold={name: what}), output)
+    return _lock(settings, PinRequest(hold={name: what}), printer)
 
 
 @lock.command()
 @writing_control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]VARIANT...")
-def follow(settings: RunOptions, output: str, names: tuple[str, ...]) -> Exit:
+def follow(settings: RunOptions, printer: Printer, names: tuple[str, ...]) -> Exit:
     r"""Let upstreams follow their tag, range or branch again.
 
     \b
     Examples:
       reconciler lock follow web
     """
-    return _lock(settings, PinRequest(follow=frozenset(names)), output)
+    return _lock(settings, PinRequest(follow=frozenset(names)), printer)
 
 
-def _lock(settings: RunOptions, pinning: PinRequest, output: str) -> Exit:
+def _lock(settings: RunOptions, pinning: PinRequest, printer: Printer) -> Exit:
     locking = lock_fleet(settings, DEFAULT_OPTIONS, pinning)
-    printer = make_printer()
     exits = show_unread(printer, locking.unread) | locking.outcome.exits
-    show_locking(printer, locking, Output(output))
+    show_locking(printer, locking)
     return worst(exits | ({Exit.INVALID_INPUT} if locking.problems else set()))
 
 
-def show_locking(printer: Printer, locking: LockResult, output: Output) -> None:
+def show_locking(printer: Printer, locking: LockResult) -> None:
     """Print what was decided about every pin, and what was written."""
-    if output is Output.TEXT:
+    if printer.form is Output.TEXT:
         printer.lines(map(pin_line, locking.pins))
         printer.lines(problem_lines(locking.invalid, paint=printer.paint))
         printer.lines(lock_lines(locking.decision, paint=printer.paint))

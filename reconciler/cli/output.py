@@ -107,7 +107,6 @@ def terminal_width(stream: TextIO) -> int | None:
     return shutil.get_terminal_size(size).columns or 80
 
 
-_FORM = "Form of the report; JSON is an API with a schema."
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -139,6 +138,8 @@ class Printer(Struct, frozen=True):
     """Where to print instead of standard output."""
     quiet: bool = False
     """Whether the user wants no notes."""
+    form: Output = Output.TEXT
+    """The form of the report that is asked for."""
 
     @property
     def is_colored(self) -> bool:
@@ -174,51 +175,60 @@ class Printer(Struct, frozen=True):
 
         self._echo(dump(value, self.redactor))
 
-    def show(self, form: str, value: Any, text: str | Iterable[str]) -> None:
-        """Print one form of a report: its value as JSON or SARIF, else its text or lines."""
-        if form in (Output.JSON, Output.SARIF):
+    def show(self, value: Any, text: str | Iterable[str]) -> None:
+        """Print a report in its form: its value as JSON or SARIF, else its text or lines."""
+        if self.form in (Output.JSON, Output.SARIF):
             self.value(value)
         elif isinstance(text, str):
             self.text(text)
         else:
             self.lines(text)
 
+    def files(self, lines: Iterable[str], *, written: Iterable[object], removed: Iterable[str] = ()) -> None:
+        """Print which files a command wrote and removed: as lines of text, or as JSON."""
+        files = {"written": [str(path) for path in written], "removed": list(removed)}
+        self.show({"apiVersion": "reconciler.dev/v1alpha1", "kind": "Files", **files}, lines)
+
     def _echo(self, text: str) -> None:
         click.echo(text, self.file, nl=False, color=self.is_colored)
 
 
-def make_printer(*, color: bool = True, wraps: bool = True) -> Printer:
+def make_printer(
+    form: Output = Output.TEXT, *, color: bool = True, wraps: bool = True, file: TextIO | None = None
+) -> Printer:
     """Return the printer for this process; the environment gives secrets to mask and turns colors off.
 
-    Unless it wraps, lines stay whole on a terminal too: patches, files and commands are copied.
+    Unless it wraps, lines stay whole on a terminal too: patches, files and commands are copied. With a `file`
+    that gets what is printed.
     """
-    paint = ansi if color and wants_color() else plain
-    width, error_width = (terminal_width(s) if wraps else None for s in (sys.stdout, sys.stderr))
-    now = time.time() if width else 0
-    return Printer(Redactor.of_environment(os.environ), paint, width, error_width, now, quiet=is_quiet())
+    paint = ansi if color and file is None and wants_color() else plain
+    width = terminal_width(sys.stdout) if wraps and file is None else None
+    error_width = terminal_width(sys.stderr) if wraps else None
+    redactor, now = Redactor.of_environment(os.environ), time.time() if width else 0
+    return Printer(redactor, paint, width, error_width, now, file, is_quiet(), form)
 
 
-@contextmanager
-def printer_to(out: Path | None) -> Iterator[Printer]:
-    """Yield the printer for this process; what it prints is written to a file, if there is one."""
-    if out is None:
-        yield make_printer()
-        return
-    with out.open("w", encoding="utf-8") as file:
-        width = terminal_width(sys.stderr)
-        yield Printer(Redactor.of_environment(os.environ), error_width=width, file=file, quiet=is_quiet())
+def output_options(*forms: Output, color: bool = True, whole_lines: bool = False) -> Callable[[F], F]:
+    """Add `--output` with these forms to a command, the first one by default; it receives a `printer`."""
+    forms = forms or (Output.TEXT, Output.JSON)
 
+    def decorate(command: F) -> F:
+        @click.option(
+            "--output",
+            "-o",
+            type=click.Choice([str(form) for form in forms]),
+            default=str(forms[0]),
+            show_default=True,
+            help="Form of the report; JSON is an API with a schema.",
+        )
+        @wraps(command)
+        def with_printer(*args: Any, output: str, **options: Any) -> Any:
+            printer = make_printer(Output(output), color=color, wraps=not whole_lines)
+            return command(*args, printer=printer, **options)
 
-def output_options(*forms: Output, help_: str = _FORM) -> Callable[[F], F]:
-    """Add `--output` with these forms to a command; the first one is its default."""
-    return click.option(
-        "--output",
-        "-o",
-        type=click.Choice([str(form) for form in forms]),
-        default=str(forms[0]),
-        show_default=True,
-        help=help_,
-    )
+        return with_printer  # type: ignore[return-value]
+
+    return decorate
 
 
 listing_option = click.option(
@@ -499,21 +509,3 @@ def with_shard(settings: "RunOptions", shard: str) -> "RunOptions":
     from reconciler.inventory.shard import parse_shard
 
     return replace(settings, shard=parse_shard(shard, os.environ))
-
-
-def show_files(
-    printer: Printer,
-    output: str,
-    lines: Iterable[str],
-    *,
-    written: Iterable[object],
-    removed: Iterable[str] = (),
-) -> None:
-    """Print which files a command wrote and removed: as lines of text, or as JSON."""
-    if output != Output.JSON:
-        printer.lines(lines)
-        return
-    from reconciler.report.machine import API_VERSION
-
-    files = {"written": [str(path) for path in written], "removed": list(removed)}
-    printer.value({"apiVersion": API_VERSION, "kind": "Files", **files})

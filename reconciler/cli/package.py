@@ -18,14 +18,12 @@ from reconciler.base.redact import Redactor
 from reconciler.base.text import plural, terminal
 from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
-    Output,
+    Printer,
     cache_dir_option,
     config_option,
     detailed_exitcode_option,
-    make_printer,
     out_directory_option,
     output_options,
-    show_files,
 )
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.resources import other_documents
@@ -73,7 +71,7 @@ def package() -> None:
 )
 @config_option
 @cache_dir_option
-@output_options(Output.TEXT, Output.JSON)
+@output_options(whole_lines=True)
 def from_chart(
     chart: str,
     directory: Path | None,
@@ -81,7 +79,7 @@ def from_chart(
     version: str,
     config: Path | None,
     cache_dir: Path | None,
-    output: str,
+    printer: Printer,
 ) -> Exit:
     r"""Make a package of a Helm chart, or update its chart.
 
@@ -120,7 +118,7 @@ def from_chart(
     if left_out := _left_out(target):
         steps = [line.replace("git add ", "git add -f ") for line in steps]
     lines += [*left_out, *(steps if changed or left_out else ())]
-    show_files(make_printer(wraps=False), output, lines, written=[target / path for path in changed])
+    printer.files(lines, written=[target / path for path in changed])
     return Exit.DONE
 
 
@@ -167,7 +165,7 @@ def _steps_to_publish(directory: Path) -> Iterator[str]:
 @click.option("--upstream", type=EXISTING, required=True, help="The upstream to update to.")
 @click.option("--local", type=EXISTING, required=True, help="The package, with what people changed in it.")
 @out_directory_option("Where the result goes; may be the local directory.", required=True)
-@output_options(Output.TEXT, Output.JSON)
+@output_options(color=False, whole_lines=True)
 @click.option(
     "--strategy",
     type=click.Choice([s.value for s in Strategy]),
@@ -189,7 +187,7 @@ def _steps_to_publish(directory: Path) -> Iterator[str]:
 )
 @click.option("--ref", default="", help="The upstream's new ref, to be recorded in the Kptfile.")
 @click.option("--commit", default="", help="The upstream's new commit, to be recorded in the Kptfile.")
-def update(original: Path, upstream: Path, local: Path, out: Path, output: str, **options: Any) -> int:
+def update(original: Path, upstream: Path, local: Path, out: Path, printer: Printer, **options: Any) -> int:
     r"""Bring a new upstream into a package that people have edited.
 
     Nothing is written unless the whole package could be updated.
@@ -206,10 +204,10 @@ def update(original: Path, upstream: Path, local: Path, out: Path, output: str, 
     try:
         updated = _update(*sides, **options)
     except UpdateRefused as refused:
-        _print_refusal(refused, sides, output)
+        _print_refusal(printer, refused, sides)
         return refused.exit_code
     write_directory(updated.files, out, replaces=local)
-    _print_update(updated, sides, output)
+    _print_update(printer, updated, sides)
     return Exit.WAITING if updated.conflicts else Exit.DONE
 
 
@@ -234,26 +232,21 @@ def _update(
     )
 
 
-def _print_update(updated: Updated, sides: tuple[Files, ...], output: str) -> None:
+def _print_update(printer: Printer, updated: Updated, sides: tuple[Files, ...]) -> None:
     changes = _changes(sides[2], updated.files)
     conflicts = [_conflict_value(conflict, sides) for conflict in updated.conflicts]
-    if output == Output.JSON:
-        details = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
-        make_printer(color=False).value(
-            {"updated": True, "changes": changes, "conflicts": conflicts, **details}
-        )
-        return
+    details = {"notes": list(updated.notes), "fallbacks": updated.fallbacks}
+    value = {"updated": True, "changes": changes, "conflicts": conflicts, **details}
     lines = [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
-    _print([*lines, *updated.notes, *_conflict_lines(conflicts)] or ["Nothing changed"])
+    lines += [*updated.notes, *_conflict_lines(conflicts)]
+    printer.show(value, _safe(lines or ["Nothing changed"]))
 
 
-def _print_refusal(refused: UpdateRefused, sides: tuple[Files, ...], output: str) -> None:
+def _print_refusal(printer: Printer, refused: UpdateRefused, sides: tuple[Files, ...]) -> None:
     conflicts = [_conflict_value(conflict, sides) for conflict in refused.conflicts]
-    if output == Output.JSON:
-        why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
-        make_printer(color=False).value({"updated": False, "refused": why, "conflicts": conflicts})
-        return
-    _print([f"refused: {refused.reason}: {refused.message}", *_conflict_lines(conflicts)])
+    why = {"reason": refused.reason, "message": refused.message, "paths": list(refused.paths)}
+    value = {"updated": False, "refused": why, "conflicts": conflicts}
+    printer.show(value, _safe([f"refused: {refused.reason}: {refused.message}", *_conflict_lines(conflicts)]))
 
 
 def _changes(before: Files, after: Files) -> dict[str, list[str]]:
@@ -289,8 +282,8 @@ def _conflict_lines(conflicts: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def _print(lines: list[str]) -> None:
-    make_printer(color=False, wraps=False).lines("\n".join(map(terminal, line.split("\n"))) for line in lines)
+def _safe(lines: list[str]) -> Iterator[str]:
+    return ("\n".join(map(terminal, line.split("\n"))) for line in lines)
 
 
 runtime_option = click.option(
@@ -303,7 +296,7 @@ runtime_option = click.option(
 @package.command()
 @click.argument("directory", type=EXISTING, default=".")
 @out_directory_option("Where the result goes.  [default: DIRECTORY]")
-@output_options(Output.TEXT, Output.JSON)
+@output_options(color=False)
 @click.option(
     "--results-dir",
     type=click.Path(file_okay=False, path_type=Path),
@@ -322,7 +315,9 @@ runtime_option = click.option(
 )
 @click.option("--compatible", is_flag=True, help="Copy the faults of the functions that are reproduced.")
 @detailed_exitcode_option
-def render(directory: Path, out: Path | None, results_dir: Path | None, **options: Any) -> int:
+def render(
+    directory: Path, out: Path | None, results_dir: Path | None, printer: Printer, **options: Any
+) -> int:
     r"""Run the functions of a package and of its sub-packages.
 
     Common functions run in this process; images only where they are pinned and an engine is named.
@@ -359,8 +354,8 @@ def render(directory: Path, out: Path | None, results_dir: Path | None, **option
     written = dict(result.files if result.ok else partial or before)
     if written != before or (result.ok and target != directory):
         write_directory(written, target, replaces=directory)
-    _print_result(result, before, written, options["output"])
-    make_printer().notes(f"{path} is no resource: {why}. Functions do not see it" for path, why in others)
+    _print_result(printer, result, before, written)
+    printer.notes(f"{path} is no resource: {why}. Functions do not see it" for path, why in others)
     if not result.ok:
         return Exit.REFUSED if result.unrunnable else Exit.INVALID_INPUT
     changed = dict(result.files) != before
@@ -409,20 +404,15 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     return pairs
 
 
-def _print_result(result: PipelineResult, before: Files, written: Files, output: str) -> None:
-    printer = make_printer(color=False)
+def _print_result(printer: Printer, result: PipelineResult, before: Files, written: Files) -> None:
     changes = _changes(before, written)
-    if output == Output.JSON:
-        printer.value(
-            {
-                "rendered": result.ok,
-                "error": result.error,
-                "unrunnable": [{"function": u.function, "reason": u.reason} for u in result.unrunnable],
-                "changes": changes,
-                "results": result_list(result),
-            }
-        )
-        return
+    value = {
+        "rendered": result.ok,
+        "error": result.error,
+        "unrunnable": [{"function": u.function, "reason": u.reason} for u in result.unrunnable],
+        "changes": changes,
+        "results": result_list(result),
+    }
     lines = [line for run in result.steps for line in _step_lines(run)]
     lines += [f"{kind:8} {path}" for kind, paths in changes.items() for path in paths]
     if result.error:
@@ -432,7 +422,7 @@ def _print_result(result: PipelineResult, before: Files, written: Files, output:
         lines.append("Nothing was written" if written == before else "What was changed before is written")
     elif not lines or written == before:
         lines.append("Nothing changed")
-    printer.lines(terminal(line) for line in "\n".join(lines).split("\n"))
+    printer.show(value, (terminal(line) for line in "\n".join(lines).split("\n")))
 
 
 def _step_lines(run: Any) -> list[str]:

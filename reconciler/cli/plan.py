@@ -1,6 +1,7 @@
 """`plan`: show what apply would do, and why."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +27,6 @@ from reconciler.cli.output import (
     make_printer,
     out_file_option,
     output_options,
-    printer_to,
     resolving_options,
     shard_option,
     with_shard,
@@ -58,7 +58,7 @@ T = TypeVar("T")
 @click.argument("names", nargs=-1, metavar="[PACKAGE|SET]...")
 def plan(
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     out: Path | None,
     html_file: Path | None,
     names: tuple[str, ...],
@@ -96,19 +96,20 @@ def plan(
     if names and not shows_diff:
         hint = f"Write `reconciler plan --diff {names[0]}`, or `reconciler explain {names[0]}`."
         raise UsageError("A plan is of the whole fleet; packages are named for --diff", hint=hint)
-    if shows_diff and (output != Output.TEXT or out is not None):
+    if shows_diff and (printer.form is not Output.TEXT or out is not None):
         raise UsageError("--diff prints patches", hint="Leave out --output and --out; redirect it to a file.")
     settings = with_shard(settings, shard)
     if shows_diff:
         planned = plan_run(settings)
         measuring.count(planned)
         changes = select_changes(planned, names) if names else changed_files(planned)
-        show_differences(make_printer(), planned, changes, unfolded=unchanged)
+        show_differences(printer, planned, changes, unfolded=unchanged)
         _write_html(html_file, planned)
         return _exit_of(planned, detailed=detailed_exitcode)
-    with printer_to(out) as printer:
-        planned, form = plan_run(settings), Output(output)
-        show_plan(printer, planned, form, unchanged=unchanged, detailed=detailed_exitcode)
+    with out.open("w", encoding="utf-8") if out else nullcontext() as file:
+        planned = plan_run(settings)
+        to_file = make_printer(printer.form, file=file) if file else printer
+        show_plan(to_file, planned, unchanged=unchanged, detailed=detailed_exitcode)
         _write_html(html_file, planned)
         measuring.count(planned)
     return _exit_of(planned, detailed=detailed_exitcode)
@@ -128,14 +129,13 @@ def _exit_of(planned: PlannedRun, *, detailed: bool) -> Exit:
 def show_plan(
     printer: Printer,
     planned: PlannedRun,
-    output: Output,
     *,
     unchanged: bool = False,
     detailed: bool = False,
     to_apply: bool = False,
 ) -> None:
     """Print a plan in one form; where it is to be applied, the caller prints what waits for people."""
-    is_text = output is Output.TEXT
+    is_text = printer.form is Output.TEXT
     now, unfolded = printer.now if is_text else 0, unchanged and is_text
 
     def show(form: Callable[[Report], T]) -> T:
@@ -144,7 +144,7 @@ def show_plan(
 
         return tell(planned.plan, make)
 
-    match output:
+    match printer.form:
         case Output.TEXT:
             shows_needs, width = not to_apply, printer.width
             make_lines = partial(plan_lines, paint=printer.paint, quiet=printer.quiet, width=width)

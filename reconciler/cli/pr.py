@@ -18,7 +18,6 @@ from reconciler.cli.output import (
     control_options,
     dry_run_option,
     filter_options,
-    make_printer,
     output_options,
     require_readable,
     show_standing,
@@ -52,8 +51,6 @@ from reconciler.run.plan import plan_run, read_inputs
 
 Recorded = Mapping[tuple[ObjectName, str], RecordedStatus]
 
-FORMS = (Output.TEXT, Output.JSON)
-
 
 @click.group(cls=CommandGroup)
 def pr() -> None:
@@ -77,11 +74,11 @@ def pr() -> None:
 
 @pr.command("list")
 @control_options
-@output_options(*FORMS)
+@output_options()
 @click.option("--all", "every", is_flag=True, help="Merged and closed ones too.")
 @filter_options
 def list_(
-    settings: RunOptions, output: str, *, every: bool, sets: tuple[str, ...], labels: tuple[str, ...]
+    settings: RunOptions, printer: Printer, *, every: bool, sets: tuple[str, ...], labels: tuple[str, ...]
 ) -> Exit:
     r"""List the open pull requests of every repository without a forge.
 
@@ -100,22 +97,21 @@ def list_(
     statuses = world.inventory.statuses
     recorded = {(ObjectName(key.namespace, s.repository), s.head): s for key, s in statuses.items()}
     unread = find_unread(world.inventory)
-    printer = make_printer()
     show_standing(printer, world.inventory.control.standing)
     printer.notes(filter(None, [terminal(hosted)]))
     none = f"There are no {'' if every else 'open '}pull requests{' that match' if chosen else ''}"
     none = none if world.inventory.repositories else f"{none}: no repository is registered"
     rows = ({**_value(f), "status": _status_value(_recorded(f, recorded))} for f in listed)
     lines = _table(listed, recorded, none, printer, is_whole=not unread)
-    printer.show(output, listing("PullRequest", rows), lines)
+    printer.show(listing("PullRequest", rows), lines)
     return worst(show_unread(printer, unread))
 
 
 @pr.command()
 @control_options
-@output_options(*FORMS)
+@output_options(whole_lines=True)
 @click.argument("name")
-def show(settings: RunOptions, output: str, name: str) -> Exit:
+def show(settings: RunOptions, printer: Printer, name: str) -> Exit:
     r"""Show the title, the text and the changes of a pull request.
 
     \b
@@ -127,9 +123,8 @@ def show(settings: RunOptions, output: str, name: str) -> Exit:
     listed = find_pulls(list_pulls(world), name)
     for pull in listed:
         local_forge(pull, "Show")
-    printer = make_printer(wraps=False)
     show_standing(printer, world.inventory.control.standing)
-    if output == Output.JSON:
+    if printer.form is Output.JSON:
         printer.value(listing("PullRequest", (_value(f, body=True) for f in listed)))
     else:
         for pull in listed:
@@ -139,10 +134,10 @@ def show(settings: RunOptions, output: str, name: str) -> Exit:
 
 @pr.command()
 @writing_control_options
-@output_options(*FORMS)
+@output_options()
 @click.argument("name")
 @dry_run_option
-def merge(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exit:
+def merge(settings: RunOptions, printer: Printer, name: str, *, dry_run: bool) -> Exit:
     r"""Merge a pull request that is ready.
 
     A draft is approved with `reconciler approve`.
@@ -168,16 +163,16 @@ def merge(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exi
             raise outdated_error(error, listed, plan) from error
 
     done = _Step("Merge", "merged", "merge", "merged")
-    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, printer, dry_run=dry_run)
 
 
 @pr.command()
 @writing_control_options
-@output_options(*FORMS)
+@output_options()
 @click.argument("name")
 @click.option("--comment", default="", help="Why.")
 @dry_run_option
-def close(settings: RunOptions, output: str, name: str, comment: str, *, dry_run: bool) -> Exit:
+def close(settings: RunOptions, printer: Printer, name: str, comment: str, *, dry_run: bool) -> Exit:
     r"""Close a pull request: its content is not proposed again.
 
     \b
@@ -199,15 +194,15 @@ def close(settings: RunOptions, output: str, name: str, comment: str, *, dry_run
         return {}
 
     done = _Step("Close", "closed", "close", "closed")
-    return done.take(chosen, act, make_printer(), output, dry_run=dry_run)
+    return done.take(chosen, act, printer, dry_run=dry_run)
 
 
 @pr.command()
 @writing_control_options
-@output_options(*FORMS)
+@output_options()
 @click.argument("name")
 @dry_run_option
-def reopen(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Exit:
+def reopen(settings: RunOptions, printer: Printer, name: str, *, dry_run: bool) -> Exit:
     r"""Open a closed pull request again, as its branch is now.
 
     It is no rejection any more.
@@ -222,7 +217,7 @@ def reopen(settings: RunOptions, output: str, name: str, *, dry_run: bool) -> Ex
         return {}
 
     done = _Step("Reopen", "reopened", "reopen", "open")
-    return done.take(_choose(settings, name, "Reopen"), act, make_printer(), output, dry_run=dry_run)
+    return done.take(_choose(settings, name, "Reopen"), act, printer, dry_run=dry_run)
 
 
 def _choose(settings: RunOptions, name: str, verb: str) -> list[ListedPull]:
@@ -248,7 +243,6 @@ class _Step(NamedTuple):
         pulls: Sequence[ListedPull],
         act: Callable[[ListedPull], dict[str, str]],
         printer: Printer,
-        output: str,
         *,
         dry_run: bool,
     ) -> Exit:
@@ -258,7 +252,7 @@ class _Step(NamedTuple):
         mode = {"dryRun": True} if dry_run else {}
         rows = ({"pullRequest": task.name, **fields, **mode} for task, fields in results)
         lines = (self._line(task, dry_run=dry_run) for task, _ in results)
-        printer.show(output, listing(self.kind, rows), lines)
+        printer.show(listing(self.kind, rows), lines)
         return Exit.DONE
 
     def _line(self, listed: ListedPull, *, dry_run: bool) -> str:

@@ -11,10 +11,9 @@ from reconciler.base.text import iso_time, terminal
 from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Output,
+    Printer,
     control_options,
-    make_printer,
     output_options,
-    show_files,
     show_unread,
     working_copy_option,
 )
@@ -33,7 +32,6 @@ from reconciler.run.plan import read_inputs
 from reconciler.workdir.control_files import append_document
 from reconciler.workdir.manifest_files import read_manifest_files
 
-FORMS = (Output.TEXT, Output.JSON)
 _CLUSTER = "reconciler.dev/cluster"
 
 
@@ -74,10 +72,10 @@ def repo() -> None:
     metavar="NAME",
     help="Namespace of the manifest.  [default: as configured]",
 )
-@output_options(*FORMS)
+@output_options()
 @click.argument("name")
 @click.argument("url")
-def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Exit:
+def add(*, control: str, name: str, url: str, printer: Printer, **options: Any) -> Exit:
     r"""Register a repository: write its manifest into the working copy.
 
     It goes to repositories.yaml below the first manifest path. A name is registered once.
@@ -95,7 +93,7 @@ def add(*, control: str, name: str, url: str, output: str, **options: Any) -> Ex
     path = Path(next((p for p in policy.manifests if not p.endswith((".yaml", ".yml"))), "manifests"))
     file = path / "repositories.yaml"
     append_document(root / file, document)
-    show_files(make_printer(), output, _written_lines(name, file, document, there), written=[file])
+    printer.files(_written_lines(name, file, document, there), written=[file])
     return Exit.DONE
 
 
@@ -176,8 +174,8 @@ def _check(document: dict[str, Any], root: Path, policy: Policy) -> Manifests:
 
 @repo.command("list")
 @control_options
-@output_options(*FORMS)
-def list_(settings: RunOptions, output: str) -> Exit:
+@output_options()
+def list_(settings: RunOptions, printer: Printer) -> Exit:
     r"""List the registered repositories, and whether they can be read.
 
     Exits 5 if one cannot be read.
@@ -189,12 +187,11 @@ def list_(settings: RunOptions, output: str) -> Exit:
     """
     inventory = read_inputs(settings).inventory
     views = sorted(inventory.repositories.values(), key=lambda view: view.key)
-    printer = make_printer()
     heads = ("REPOSITORY", "TYPE", "REACH", "PACKAGES", "DRAFTS", "LAST COMMIT", "ADDRESS")
     table = table_lines(heads, [tuple(_cells(view)) for view in views], printer.width)
     lines = table if views else ["No repository is registered."]
-    printer.show(output, listing("RegisteredRepository", map(_value, views)), lines)
-    if not views and output != Output.JSON:
+    printer.show(listing("RegisteredRepository", map(_value, views)), lines)
+    if not views and printer.form is not Output.JSON:
         printer.notes(["`reconciler repo add NAME URL` registers one"])
     return worst(show_unread(printer, find_unread(inventory)))
 

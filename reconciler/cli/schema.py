@@ -17,7 +17,7 @@ from pydantic_core import core_schema
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.snapshot import SnapshotHeader
 from reconciler.base.errors import Exit
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, Printer, output_options
 from reconciler.read.configuration import Configuration
 
 
@@ -111,7 +111,7 @@ OUTPUTS = {
     "kind", type=click.Choice((*NAMES, *OUTPUTS), case_sensitive=False), default=NAMES[0], metavar="[KIND]"
 )
 @output_options(Output.JSON)
-def schema(kind: str, output: str) -> Exit:
+def schema(kind: str, printer: Printer) -> Exit:
     r"""Print the JSON schema of a manifest or an output; of reconciler.yaml unless a kind is named.
 
     Editors take it for completion and checks. Unknown fields are refused by the schema as they are
@@ -123,11 +123,10 @@ def schema(kind: str, output: str) -> Exit:
       echo '# yaml-language-server: $schema=reconciler.schema.json' | cat - reconciler.yaml
       reconciler schema status             of what `reconciler status -o json` prints
     """
-    del output  # a schema is JSON
     if kind in OUTPUTS:
-        make_printer().text(_output_schema(kind))
+        printer.text(_output_schema(kind))
         return Exit.DONE
-    make_printer().value(manifest_schema(kind))
+    printer.value(manifest_schema(kind))
     return Exit.DONE
 
 

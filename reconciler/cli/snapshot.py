@@ -18,8 +18,8 @@ from reconciler.cli.guesses import CommandGroup
 from reconciler.cli.output import (
     Command,
     Output,
+    Printer,
     control_options,
-    make_printer,
     out_directory_option,
     output_options,
     show_standing,
@@ -71,7 +71,7 @@ def snapshot() -> None:
 @snapshot.command("import")
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
 @out_directory_option("Directory of the snapshot.  [default: as configured, below it the cluster's]")
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @click.option(
     "--cluster", default="", metavar="NAME", help="Name of the cluster that was listed.  [default: as before]"
 )
@@ -93,7 +93,7 @@ def import_(
     files: tuple[str, ...],
     *,
     out: Path | None,
-    output: str,
+    printer: Printer,
     cluster: str,
     kinds: str,
     namespace: str,
@@ -130,8 +130,7 @@ def import_(
     directory = out or find_directory(_configured_directory(), cluster)
     planned = plan_import(inputs, read_directory(directory), options, snapshot_limits(Limits()))
     write_directory(directory, planned)
-    printer = make_printer()
-    if output == Output.JSON:
+    if printer.form is Output.JSON:
         printer.value(_import_value(directory, planned))
         return Exit.DONE
     for count in planned.counts:
@@ -160,9 +159,9 @@ def _configured_directory() -> Path:
 
 @snapshot.command()
 @control_options
-@output_options(Output.TEXT, Output.JSON)
+@output_options()
 @_api_resources_option("to leave out kinds that the cluster does not serve.")
-def kinds(settings: RunOptions, output: str, api_resources: Path | None) -> Exit:
+def kinds(settings: RunOptions, printer: Printer, api_resources: Path | None) -> Exit:
     r"""Print the kinds that this fleet needs from its clusters.
 
     They are on one line, as kubectl takes them. kubectl refuses the whole line if the cluster lacks one of
@@ -181,14 +180,13 @@ def kinds(settings: RunOptions, output: str, api_resources: Path | None) -> Exit
     """
     needed = find_needed_kinds(settings)
     needed_kinds, is_whole = needed.kinds, not needed.problems and not needed.unread
-    printer = make_printer()
     if api_resources is not None:
         resources = parse_api_resources(api_resources.read_text())
         left_out = [str(kind) for kind in needed_kinds if not resources.serves(kind)]
         needed_kinds = tuple(kind for kind in needed_kinds if resources.serves(kind))
         if left_out:
             printer.notes([f"Left out, as the cluster does not serve them: {', '.join(left_out)}"])
-    if output == Output.JSON:
+    if printer.form is Output.JSON:
         printer.value(
             listing("SnapshotKind", ({"group": kind.group, "kind": kind.kind} for kind in needed_kinds))
         )

@@ -23,7 +23,6 @@ from reconciler.cli.output import (
     Printer,
     control_options,
     filter_options,
-    make_printer,
     output_options,
     show_standing,
 )
@@ -76,7 +75,7 @@ SECONDS = 30
 def status(
     *,
     settings: RunOptions,
-    output: str,
+    printer: Printer,
     sets: tuple[str, ...],
     labels: tuple[str, ...],
     states: tuple[str, ...],
@@ -107,20 +106,19 @@ def status(
       reconciler status -o csv > fleet.csv
       reconciler status --html fleet.html          one page for a browser, of the whole fleet
     """
-    if watch and (output not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
+    if watch and (printer.form not in (Output.TEXT, Output.WIDE) or not sys.stdout.isatty()):
         raise UsageError("--watch needs a terminal, and text", hint="Run `reconciler status` from a timer.")
     filters = StatusFilter(tuple(names), sets, labels, states, repositories)
     # A page and a value tell of the whole fleet, whatever rows they show.
-    is_whole = html_file is not None or output in (Output.JSON, Output.YAML)
+    is_whole = html_file is not None or printer.form in (Output.JSON, Output.YAML)
     about = "" if is_whole else filters.package
-    printer = make_printer()
     while True:
         observed = read_status(settings, about)
         with suppress(DefectError), guard("names of rows"):  # one that has none is a problem below
             _check_names(observed.rows, filters)
         if watch:
             click.clear()
-        code = _show(printer, observed, filters, output, sort)
+        code = _show(printer, observed, filters, sort)
         planned = observed.planned
         inventory = planned.inputs.inventory
         show_standing(printer, inventory.control.standing)
@@ -136,24 +134,22 @@ def status(
             time.sleep(SECONDS)
 
 
-def _show(
-    printer: Printer, observed: FleetStatus, filters: StatusFilter, output: str, sort: str | None
-) -> Exit:
+def _show(printer: Printer, observed: FleetStatus, filters: StatusFilter, sort: str | None) -> Exit:
     """Print the rows of the fleet; one that a bug of ours breaks is a problem."""
-    rows, report, form = observed.rows, observed.report, Output(output)
+    rows, report = observed.rows, observed.report
 
     def make(left_out: Collection[int], more: Sequence[Problem]) -> tuple[Exit, Any]:
         if not left_out:
-            return _make_form(printer, observed, filters, form, sort)
+            return _make_form(printer, observed, filters, sort)
         part = replace(report, problems=(*report.problems, *more), exits=report.exits | {Exit.BUG})
         rest = [row for index, row in enumerate(rows) if index not in left_out]
-        return _make_form(printer, replace(observed, report=part, rows=rest), filters, form, sort)
+        return _make_form(printer, replace(observed, report=part, rows=rest), filters, sort)
 
     def subject(index: int) -> str:
         return f"{rows[index].owner.kind} {rows[index].owner.key}"
 
     code, made = tell_rows(range(len(rows)), make, subject)
-    match form:
+    match printer.form:
         case Output.JSON:
             printer.value(made)
         case Output.YAML:
@@ -166,10 +162,11 @@ def _show(
 
 
 def _make_form(
-    printer: Printer, observed: FleetStatus, filters: StatusFilter, form: Output, sort: str | None
+    printer: Printer, observed: FleetStatus, filters: StatusFilter, sort: str | None
 ) -> tuple[Exit, Any]:
     """Return the exit code and one form: a value for JSON and YAML, a text, or lines."""
     report, chosen, whole = observed.report, filters.select(observed.rows), not any(filters)
+    form = printer.form
     if sort or form not in (Output.JSON, Output.YAML):
         chosen = sort_rows(chosen, sort or SORT_KEYS[0])
     exits = _exits(report.exits, None if whole else chosen)

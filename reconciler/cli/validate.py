@@ -13,7 +13,7 @@ from reconciler.base.progress import current_display
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import message_line, plural
-from reconciler.cli.output import Output, make_printer, output_options
+from reconciler.cli.output import Output, Printer, output_options
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
@@ -29,7 +29,7 @@ _STDIN = "-"
 @click.command()
 @output_options(Output.TEXT, Output.JSON, Output.SARIF)
 @click.argument("paths", nargs=-1, metavar="[FILE|DIRECTORY|-]...")
-def validate(output: str, paths: Sequence[str]) -> Exit:
+def validate(printer: Printer, paths: Sequence[str]) -> Exit:
     r"""Check manifests and reconciler.yaml by themselves, without any repository or network.
 
     Without a path the configured manifests and the package index of this working copy are checked, as they
@@ -46,8 +46,7 @@ def validate(output: str, paths: Sequence[str]) -> Exit:
     """
     policy, files, index, absent = _read(paths)
     result = validate_files(files, policy, index, absent)
-    printer = make_printer()
-    match output:
+    match printer.form:
         case Output.JSON:
             printer.value(_value(result))
         case Output.SARIF:

@@ -150,8 +150,8 @@ def change_keeps(change: Change) -> str:
 
 
 def answer_rows(change: Change) -> list[ConflictRow]:
-    """Return the answered conflicts of a change as rows of a table, those that fit a pull request."""
-    return list(map(_answer_row, change.answers[:MOST_CONFLICTS]))
+    """Return the answered conflicts of a change as rows of a table."""
+    return list(map(_answer_row, change.answers))
 
 
 def _answer_row(answer: Answer) -> ConflictRow:

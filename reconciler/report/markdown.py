@@ -19,7 +19,7 @@ from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
 from reconciler.names.objects import Files
-from reconciler.plan.changes import Change, LockProposal, Op, PinChange, Plan, PullRequestContent
+from reconciler.plan.changes import Change, LockProposal, Op, Plan, PullRequestContent
 from reconciler.plan.compose import asked_text
 from reconciler.plan.impact import all_losses
 from reconciler.plan.proposals import IndexProposal
@@ -86,7 +86,7 @@ def plan_markdown(report: Report) -> str:
             "op": cause.word,
             "name": cause_name(cause),
             "reason": str(cause.reason),
-            "detail": _short("; ".join(filter(None, (cause.text, *risk_texts(cause.risks))))),
+            "detail": "; ".join(filter(None, (cause.text, *risk_texts(cause.risks)))),
         }
         for cause in causes[:ROWS]
     ]
@@ -95,15 +95,15 @@ def plan_markdown(report: Report) -> str:
         "summary.md",
         title="Applied" if outcome else "Plan",
         report=report,
-        losses=list(map(_short, loss_texts(report.losses))),
-        judgements=list(map(_short, judgement_texts(report.judgements))),
+        losses=loss_texts(report.losses),
+        judgements=judgement_texts(report.judgements),
         rows=rows,
         hidden=sum(len(cause.changes) for cause in causes[ROWS:]),
         risks=risk_summary(report.risks),
         rollouts=moving_rollouts(report.rollouts),
         problems=group_problems(report.problems),
-        dangers=[_short(move_text(move)) for move in report.dangers[:ROWS]],
-        moves=[_short(move_text(move)) for move in moves[:ROWS]],
+        dangers=list(map(move_text, report.dangers)),
+        moves=list(map(move_text, moves)),
         more_moves=max(0, len(report.dangers) - ROWS) + max(0, len(moves) - ROWS),
         lock=list(proposal_lines(report.lock)),
         effects=list(outcome_lines(outcome, quiet=True))[:ROWS] if outcome else [],
@@ -120,21 +120,20 @@ def comparison_markdown(report: CheckReport, *, title: str = "Check", difference
 
     The `difference` of files, as a patch, is folded.
     """
-    comparison, table = report.comparison, rows(report)
+    comparison = report.comparison
     return fill(
         "check.md",
         title=title,
         report=report,
-        losses=list(map(_short, loss_texts(report.losses))),
-        judgements=list(map(_short, judgement_texts(report.judgements))),
+        losses=loss_texts(report.losses),
+        judgements=judgement_texts(report.judgements),
         compared=compared_text(comparison),
         problems=problem_sentence(comparison),
         deep=comparison.deep,
         new=group_problems(report.problems),
-        old=group_problems(comparison.old)[:ROWS],
-        unread=group_problems(comparison.unread)[:ROWS],
-        rows=[{**row, "detail": row["detail"][:LONGEST]} for row in table[:ROWS]],
-        hidden=max(0, len(table) - ROWS),
+        old=group_problems(comparison.old),
+        unread=group_problems(comparison.unread),
+        rows=rows(report),
         difference=difference,
     )
 
@@ -158,9 +157,7 @@ def pull_body(
     """
     since = {name: _commit_text(commit) for name, commit in (origins or {}).items()}
     conflicts = conflict_blocks(change, since, boxes=boxes)
-    facts = [
-        (name, _short(value), (links or {}).get(name, "")) for name, value in _facts(change, names) if value
-    ]
+    facts = [(name, value, (links or {}).get(name, "")) for name, value in _facts(change, names) if value]
     request = change.request or PullRequestContent(change.op)
     return fill(
         "pull-request.md",
@@ -169,29 +166,23 @@ def pull_body(
         is_moved=request.is_moved,
         edited=request.edited,
         losses=_losses([change]),
-        judgements=[_short(judgement.text) for judgement in change.judgements[:ROWS]],
+        judgements=[judgement.text for judgement in change.judgements[:ROWS]],
         unready=change.unready,
         facts=[fact for fact in facts if fact[0] not in _FOLDED],
         folded=[fact for fact in facts if fact[0] in _FOLDED],
-        upstream=[_commit_text(commit) for commit in upstream[:MOST_UPSTREAM]],
-        more_upstream=max(0, len(upstream) - MOST_UPSTREAM),
+        upstream=list(map(_commit_text, upstream)),
         difference=difference,
-        risks=tuple(map(_short, _risks(change))),
+        risks=_risks(change),
         conflicts=conflicts,
-        more_conflicts=len(change.conflicts) - len(conflicts),
+        all_conflicts=change.conflicts,
         boxed=any(block.boxes for block in conflicts),
         commands=answer_commands(change, names.of(change)) if conflicts else "",
         deleted=any(not (note.local or note.field) for note in change.conflicts),
         keeps=change_keeps(change),
         answers=answer_rows(change),
-        more_answers=max(0, len(change.answers) - MOST_CONFLICTS),
-        requirements=change.requirements[:ROWS],
-        pins=tuple(
-            (m.instance, m.before, m.after, _short(m.why), clusters_text(m)) for m in change.pins[:ROWS]
-        ),
-        more_pins=max(0, len(change.pins) - ROWS),
-        files=tuple(file._replace(path=_short(file.path)) for file in files[:MOST_FILES]),
-        more_files=max(0, len(files) - MOST_FILES),
+        requirements=change.requirements,
+        pins=change.pins,
+        files=files,
         warnings=tuple(_warnings([change], names)),
     )
 
@@ -200,7 +191,7 @@ def _losses(changes: Iterable[Change]) -> list[str]:
     """Return what merging a pull request takes, and what to know of what is replaced."""
     losses = all_losses(loss for change in changes for loss in change.losses)
     notes = dict.fromkeys(loss.replacement for loss in losses if loss.heir)
-    return [_short(text) for text in (*loss_texts(losses), *notes)]
+    return [*loss_texts(losses), *notes]
 
 
 def _commit_text(commit: UpstreamChange) -> str:
@@ -243,25 +234,19 @@ def group_body(
         "group.md",
         count=len(rows),
         losses=_losses(ordered),
-        judgements=list(map(_short, judgement_texts(judgement_rows(ordered, names)))),
+        judgements=judgement_texts(judgement_rows(ordered, names)),
         instance=names.instance,
         difference=difference,
         differences=list(_differences(ordered, names, files)),
-        upstream=[(names_text(changed, names), text) for text, changed in commits.items()][:MOST_UPSTREAM],
-        more_upstream=max(0, len(commits) - MOST_UPSTREAM),
-        rows=[{key: _short(value) for key, value in row.items()} for row in rows[:ROWS]],
-        more=max(0, len(rows) - ROWS),
+        upstream=[(names_text(changed, names), text) for text, changed in commits.items()],
+        rows=rows,
         warnings=list(_warnings(changes, names)),
         held=[
             (names.of(change), conflict_blocks(change, {}), answer_commands(change, names.of(change)))
             for change in changes
             if change.conflicts
         ],
-        answered_in=[
-            (names.of(change), answer_rows(change), max(0, len(change.answers) - MOST_CONFLICTS))
-            for change in changes
-            if change.answers
-        ],
+        answered_in=[(names.of(change), answer_rows(change)) for change in changes if change.answers],
     )
 
 
@@ -277,39 +262,21 @@ def _differences(
             yield names_text(alike, names), texts
 
 
-def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, str]]:
+def _warnings(changes: Iterable[Change], names: Names) -> Iterator[tuple[str, Text]]:
     """Yield what the functions of each package warned of, as far as it fits."""
-    warnings = ((names.of(change), _short(text)) for change in changes for text in change.warnings)
+    warnings = ((names.of(change), text) for change in changes for text in change.warnings)
     yield from islice(warnings, MOST_WARNINGS)
 
 
 def lock_body(proposal: LockProposal) -> str:
     """Return the body of the pull request that proposes another lock; each pin is a row with its reason."""
-    return fill(
-        "lock.md",
-        count=len(proposal.pins),
-        losses=list(map(_short, loss_texts(proposal.losses))),
-        **_pins(proposal.pins),
-        edited=[f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited],
-    )
-
-
-def _pins(pins: Sequence[PinChange]) -> dict[str, Any]:
-    """Return pins as a table takes them."""
-    rows = [PinChange(*map(_short, pin)) for pin in pins[:ROWS]]
-    return {"pins": rows, "more_pins": max(0, len(pins) - ROWS)}
+    edited = [f"{LOCKS_DIRECTORY}/{path}" for path in proposal.edited]
+    return fill("lock.md", losses=loss_texts(proposal.losses), pins=proposal.pins, edited=edited)
 
 
 def index_body(proposal: IndexProposal) -> str:
     """Return the body of the pull request of the index: its versions, and what clusters would choose."""
-    return fill(
-        "index.md",
-        source=proposal.source,
-        count=len(proposal.versions),
-        versions=_pins(proposal.versions),
-        **_pins(proposal.pins),
-        notes=proposal.notes[:ROWS],
-    )
+    return fill("index.md", proposal=proposal)
 
 
 class NextRevision(NamedTuple):
@@ -341,12 +308,10 @@ def chart_body(
 ) -> str:
     """Return the body of the pull request of a chart: its version, what it renders, and what comes next."""
     (version,) = proposal.versions
-    package, notes = proposal.place.directory, proposal.notes
     groups = equal_differences(fleet.changes) if fleet else []
     rows = [
         {
             "name": names_text(alike, fleet.names),
-            "count": len(alike),
             "size": impact_text(alike[0].impact) if alike[0].impact else "",
             "note": join_texts("; ", (asked_text(alike[0].conflicts), *alike[0].unready, *_risks(alike[0]))),
         }
@@ -356,14 +321,11 @@ def chart_body(
     return fill(
         "chart.md",
         version=version,
-        source=proposal.source,
-        package=package,
-        notes=notes,
+        proposal=proposal,
         revision=revision,
         fleet=fleet,
-        rows=[{key: _short(str(value)) for key, value in row.items()} for row in rows[:ROWS]],
+        rows=rows,
         differences=list(_differences(fleet.changes, fleet.names, fleet.files)) if fleet else [],
-        failures=[_short(text) for text in fleet.failures[:ROWS]] if fleet else [],
     )
 
 
@@ -429,6 +391,10 @@ def _environment() -> Environment:
     environment.filters["prose"] = text.prose
     environment.filters["block"] = text.block
     environment.filters["plural"] = plural
+    environment.filters["short"] = _short
+    environment.filters["clusters"] = clusters_text
+    environment.globals |= {"ROWS": ROWS, "LONGEST": LONGEST, "MOST_UPSTREAM": MOST_UPSTREAM}
+    environment.globals |= {"MOST_FILES": MOST_FILES, "MOST_CONFLICTS": MOST_CONFLICTS}
     return environment
 
 

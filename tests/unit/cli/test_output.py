@@ -13,13 +13,12 @@ from reconciler.base.errors import Exit, Location, UnavailableError, UsageError
 from reconciler.base.redact import Redactor
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
+    Output,
     Printer,
     RedactedStream,
     add_common_options,
     make_printer,
-    printer_to,
     require_readable,
-    show_files,
     with_shard,
 )
 from reconciler.inventory.shard import Shard
@@ -52,11 +51,11 @@ def test_file_of_a_command_gets_all_of_it_without_colours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = on_terminal(monkeypatch, FLEET_TOKEN="hunter2hunter2")
-    with printer_to(tmp_path / "out") as printer:
+    with (tmp_path / "out").open("w", encoding="utf-8") as file:
+        printer = make_printer(file=file)
         printer.lines(["é hunter2hunter2 " + "x " * 40])
         assert (printer.paint, printer.width, printer.quiet) == (plain, None, False)
-    with printer_to(None) as printer:
-        printer.lines(["shown"])
+    make_printer().lines(["shown"])
 
     assert (tmp_path / "out").read_bytes() == "é *** ".encode() + b"x " * 40 + b"\n"
     assert terminal.getvalue() == "shown\n"
@@ -101,8 +100,8 @@ def test_part_of_a_fleet_is_named_or_that_of_the_job(monkeypatch: pytest.MonkeyP
 
 def test_files_are_lines_or_a_value(capsys: pytest.CaptureFixture[str]) -> None:
     files: dict[str, Any] = {"written": [Path("a/b")], "removed": ["c"]}
-    show_files(make_printer(), "text", ["wrote a/b"], **files)
-    show_files(make_printer(), "json", ["wrote a/b"], **files)
+    make_printer().files(["wrote a/b"], **files)
+    make_printer(Output.JSON).files(["wrote a/b"], **files)
 
     line, _, value = capsys.readouterr().out.partition("\n")
     assert line == "wrote a/b"
@@ -113,7 +112,7 @@ def test_files_are_lines_or_a_value(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_quiet_holds_for_the_call_it_is_given_to(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Printer] = []
-    monkeypatch.setattr("reconciler.cli.schema.make_printer", lambda: made.append(make_printer()) or made[-1])
+    monkeypatch.setattr(Printer, "text", lambda printer, _: made.append(printer))
 
     for line in (["schema", "Plan", "-q"], ["schema", "Plan"]):
         assert invoke(line) == 0
