@@ -33,7 +33,6 @@ from reconciler.dependencies.catalog.index import (
 from reconciler.dependencies.dialects.reading import canonical_interface
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.packages import Candidate, Ecosystem, PackageId
-from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Limits
 from reconciler.read.dependencies import INDEX_SUFFIXES, parse_version, read_index_directory
@@ -212,7 +211,7 @@ def index() -> None:
 @_interface("An interface that some version implements.")
 @output_options()
 def list_(
-    control: str, printer: Printer, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
+    root: Path, printer: Printer, *, labels: tuple[str, ...], keywords: tuple[str, ...], **words: str
 ) -> Exit:
     r"""List the packages that pass every filter.
 
@@ -222,7 +221,7 @@ def list_(
     Example:
       reconciler index list --interface io.cnab.interface.mysql --environment production
     """
-    index = _read(_root(control))
+    index = _read(root)
     environment = words["environment"] or index.environment_of(words["cluster"])
     listed = list_packages(
         build_catalogue(index.candidates),
@@ -249,14 +248,14 @@ _EMPTY = "The index is empty. `reconciler index sync` fills it with what your ma
 @working_copy_option
 @output_options()
 @click.argument("package")
-def show(control: str, printer: Printer, package: str) -> Exit:
+def show(root: Path, printer: Printer, package: str) -> Exit:
     r"""Show every version of a package: needs, APIs and file.
 
     \b
     Example:
       reconciler index show crossplane:x.example.com/acme/aws
     """
-    candidates = _candidates(_read(_root(control)), package)
+    candidates = _candidates(_read(root), package)
     lines = []
     for candidate in candidates:
         withdrawn = f" (withdrawn: {candidate.withdrawn})" if candidate.withdrawn else ""
@@ -290,9 +289,7 @@ def show(control: str, printer: Printer, package: str) -> Exit:
 @_keyword("A keyword of that version; repeatable.")
 @_interface("The interface that it becomes the default of.")
 @output_options()
-def add(
-    control: str, environment: str, cluster: str, interface: str, printer: Printer, **options: Any
-) -> Exit:
+def add(root: Path, environment: str, cluster: str, interface: str, printer: Printer, **options: Any) -> Exit:
     r"""Add a version: SOURCE is the package's name in its registry. MANIFESTs are copied beside it.
 
     Without a MANIFEST write SOURCE as ECOSYSTEM:NAME; with --interface it is a bundle that implements it.
@@ -303,7 +300,6 @@ def add(
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
     _one_layer(environment, cluster)
-    root = _root(control)
     ecosystem, source = _split_source(options.pop("source"))
     options |= {"source": source, "ecosystem": ecosystem, "interface": interface}
     files = {path.name: path.read_bytes() for path in options["manifests"]}
@@ -344,7 +340,7 @@ def _add(root: Path, files: dict[str, bytes], options: dict[str, Any]) -> tuple[
 @click.option("--path", default="", metavar="PATH", help="Its manifest, or directory of Carvel packages.")
 @output_options()
 def import_(
-    control: str, printer: Printer, *, paths: tuple[Path, ...], source: str, repository: str, path: str
+    root: Path, printer: Printer, *, paths: tuple[Path, ...], source: str, repository: str, path: str
 ) -> Exit:
     r"""Import the package versions of files or of tags.
 
@@ -365,9 +361,8 @@ def import_(
         raise UsageError(
             "Nothing to import is named", hint="Name files or directories, or a repository with --git."
         )
-    root = _root(control)
     if repository:
-        mirror = open_mirrors(RunOptions(control=control)).open(repository)
+        mirror = open_mirrors(RunOptions(str(root))).open(repository)
         collected, looked = find_tagged_versions(mirror, path=path, source=source)
         what = plural(looked, "tag")
     else:
@@ -419,7 +414,7 @@ def _files(path: Path) -> Iterable[Path]:
 @click.argument("package")
 @click.argument("version", default="", metavar="[VERSION]")
 @output_options()
-def remove(control: str, package: str, version: str, printer: Printer) -> Exit:
+def remove(root: Path, package: str, version: str, printer: Printer) -> Exit:
     r"""Remove a package, or one version of it, from the index.
 
     A package that goes is no default any more.
@@ -429,7 +424,6 @@ def remove(control: str, package: str, version: str, printer: Printer) -> Exit:
       reconciler index remove crossplane:x.example.com/acme/aws v1.2.0
       reconciler index remove crossplane:x.example.com/acme/aws
     """
-    root = _root(control)
     index = _read(root)
     versions = _candidates(index, package)
     gone = [candidate for candidate in versions if version in ("", candidate.version.text)]
@@ -458,7 +452,7 @@ def remove(control: str, package: str, version: str, printer: Printer) -> Exit:
 @click.argument("package", metavar="ECOSYSTEM:NAME")
 @output_options()
 def set_default(
-    *, control: str, environment: str, cluster: str, interface: str, package: str, printer: Printer
+    *, root: Path, environment: str, cluster: str, interface: str, package: str, printer: Printer
 ) -> Exit:
     r"""Choose the package that implements an interface.
 
@@ -471,7 +465,7 @@ def set_default(
     id_ = parse_id(package)
     if id_ is None:
         raise UsageError(f"{package} is not ECOSYSTEM:NAME", hint="Write it like bundle:r.example.com/mysql.")
-    chosen = _choose(_root(control), interface, id_, environment, cluster)
+    chosen = _choose(root, interface, id_, environment, cluster)
     printer.files([chosen.line], written=[chosen.path])
     return Exit.DONE
 
@@ -508,15 +502,6 @@ def _split_source(text: str) -> tuple[str, str]:
     """Return the ecosystem that a source begins with, if any, and the name in it."""
     id_ = parse_id(text)
     return (str(id_.ecosystem), id_.name) if id_ else ("", text)
-
-
-def _root(control: str) -> Path:
-    """Return the working copy's root."""
-    copy = find_working_copy(Path(control))
-    if copy is None:
-        hint = "Name a working copy with --control, or run the command inside it."
-        raise UsageError(f"{control} is no working copy of the control repository", hint=hint)
-    return copy.root
 
 
 def _read(root: Path) -> IndexContents:

@@ -80,30 +80,6 @@ class Sample(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-class RunFacts(NamedTuple):
-    """Facts of a run that every end has, also a failure; `stages` have their seconds."""
-
-    version: str
-    exit_code: int
-    end_s: float
-    seconds: float
-    cpu_s: float
-    peak_bytes: int
-    stages: Mapping[str, float]
-
-
-def run_samples(run: RunFacts) -> Iterator[Sample]:
-    """Yield the numbers of any run, also of one that failed."""
-    yield Sample("run_info", 1, (run.version,))
-    yield Sample("run_timestamp_seconds", round(run.end_s, 3))
-    yield Sample("run_duration_seconds", run.seconds)
-    yield Sample("run_cpu_seconds", run.cpu_s)
-    yield Sample("run_peak_memory_bytes", run.peak_bytes)
-    yield Sample("run_exit_code", run.exit_code)
-    for stage, seconds in run.stages.items():
-        yield Sample("stage_duration_seconds", seconds, (stage,))
-
-
 def plan_samples(plan: Plan, inventory: Inventory, outcome: Outcome | None = None) -> Iterator[Sample]:
     """Yield the numbers of a plan: as it is before the plan is applied, or after with its outcome.
 
@@ -217,16 +193,17 @@ class Measuring:
         process, children = (
             resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         )
-        facts = RunFacts(
-            __version__,
-            code,
-            time.time(),
-            time.monotonic() - self._begun,
-            sum(os.times()[:4]) - self._cpu_s,
-            max(process.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024),
-            stage_seconds(),
-        )
-        samples = [*run_samples(facts), *self.counts]
+        peak = max(process.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
+        samples = [
+            Sample("run_info", 1, (__version__,)),
+            Sample("run_timestamp_seconds", round(time.time(), 3)),
+            Sample("run_duration_seconds", time.monotonic() - self._begun),
+            Sample("run_cpu_seconds", sum(os.times()[:4]) - self._cpu_s),
+            Sample("run_peak_memory_bytes", peak),
+            Sample("run_exit_code", code),
+            *(Sample("stage_duration_seconds", taken, (stage,)) for stage, taken in stage_seconds().items()),
+            *self.counts,
+        ]
         labels = {"command": command, **self.labels}
         text = Redactor.of_environment(os.environ).text(metrics_text(samples, labels))
         _replace(self.metrics_file, text)

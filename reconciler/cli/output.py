@@ -377,13 +377,31 @@ shard_option = click.option(
     metavar="I/N",
     help="Only the repositories of part I (from 0) of N; auto/N in a Kubernetes Indexed Job.",
 )
-working_copy_option = click.option(
-    "--control",
-    default=".",
-    envvar="RECONCILER_CONTROL",
-    show_default=True,
-    help="The working copy of the control repository.",
-)
+
+
+def working_copy_option(command: Command) -> Command:
+    """Give a command that changes files `--control`; it receives the `root` of that working copy."""
+
+    @click.option(
+        "--control",
+        default=".",
+        envvar="RECONCILER_CONTROL",
+        show_default=True,
+        help="The working copy of the control repository.",
+    )
+    @wraps(command)
+    def with_root(*args: Any, control: str, **options: Any) -> Any:
+        from reconciler.git.working_copy import find_working_copy
+
+        copy = find_working_copy(Path(control))
+        if copy is None:
+            hint = "Name a working copy with --control, or run the command inside it."
+            raise UsageError(f"{control} is no working copy of the control repository", hint=hint)
+        return command(*args, root=copy.root, **options)
+
+    return with_root
+
+
 cache_dir_option = click.option(
     "--cache-dir",
     type=click.Path(file_okay=False, path_type=Path),

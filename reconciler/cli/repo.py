@@ -17,7 +17,6 @@ from reconciler.cli.output import (
     show_unread,
     working_copy_option,
 )
-from reconciler.git.working_copy import find_working_copy
 from reconciler.inventory.inventory import RepositoryView
 from reconciler.krm.yaml import emit
 from reconciler.names.ids import ObjectName
@@ -75,7 +74,7 @@ def repo() -> None:
 @output_options()
 @click.argument("name")
 @click.argument("url")
-def add(*, control: str, name: str, url: str, printer: Printer, **options: Any) -> Exit:
+def add(*, root: Path, name: str, url: str, printer: Printer, **options: Any) -> Exit:
     r"""Register a repository: write its manifest into the working copy.
 
     It goes to repositories.yaml below the first manifest path. A name is registered once.
@@ -87,7 +86,10 @@ def add(*, control: str, name: str, url: str, printer: Printer, **options: Any) 
       reconciler repo add edge-west https://git.example/acme/edge-west.git --deployment --cluster west-1
       reconciler repo add teams https://git.example/acme/mono.git --directory teams
     """
-    root, policy = _working_copy(control)
+    if not (root / FILE).is_file():
+        hint = "Name a working copy with --control, or run the command inside it."
+        raise UsageError(f"{root} has no {FILE}, so it is no control repository", hint=hint)
+    policy = parse_configuration((root / FILE).read_bytes(), FILE, {})
     document = _manifest(name, url, **options)
     there = _check(document, root, policy)
     path = Path(next((p for p in policy.manifests if not p.endswith((".yaml", ".yml"))), "manifests"))
@@ -110,15 +112,6 @@ def _written_lines(name: str, file: Path, document: dict[str, Any], there: Manif
         pairs = sorted({f"{key}={value}" for of_set in of_sets for key, value in of_set.items()})
         yield f"No set selects it yet: they select by {', '.join(pairs)}. Write the label into {file}."
     yield f'Next: git add {file} && git commit -m "Register {name}", then "reconciler plan"'
-
-
-def _working_copy(control: str) -> tuple[Path, Policy]:
-    """Return the root of a working copy and the policy of its configuration, as they are on disk."""
-    copy = find_working_copy(Path(control))
-    if copy is None or not (copy.root / FILE).is_file():
-        hint = "Name a working copy with --control, or run the command inside it."
-        raise UsageError(f"{control} is no working copy of a control repository", hint=hint)
-    return copy.root, parse_configuration((copy.root / FILE).read_bytes(), FILE, {})
 
 
 def _manifest(

@@ -2,11 +2,14 @@
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from reconciler.cli.metrics import RunFacts, metrics_text, run_samples
+from reconciler.cli.metrics import Sample, metrics_text
 
-FACTS = RunFacts(
-    "1.2.3", 7, 1_700_000_000.1234, 1.5, 0.25, 4096, {"read": 0.5, 'odd "name"\\\n': 3.0, "plan": 0.000001}
-)
+STAGES = {"read": 0.5, 'odd "name"\\\n': 3.0, "plan": 0.000001}
+SAMPLES = [
+    Sample("run_exit_code", 7),
+    Sample("run_timestamp_seconds", 1_700_000_000.123),
+    *(Sample("stage_duration_seconds", seconds, (stage,)) for stage, seconds in STAGES.items()),
+]
 
 
 def read(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -23,14 +26,11 @@ def labels(**values: str) -> tuple[tuple[str, str], ...]:
 
 
 def test_every_number_of_a_run_is_read_by_a_parser() -> None:
-    samples = list(run_samples(FACTS))
-
-    values = read(metrics_text(samples, {"command": "apply", "reconciler": "fleet", "shard": ""}))
+    values = read(metrics_text(SAMPLES, {"command": "apply", "reconciler": "fleet", "shard": ""}))
 
     common = {"command": "apply", "reconciler": "fleet"}
-    assert len(values) == len(samples)
+    assert len(values) == len(SAMPLES)
     assert values["reconciler_run_exit_code", labels(**common)] == 7
     assert values["reconciler_run_timestamp_seconds", labels(**common)] == 1_700_000_000.123
     assert values["reconciler_stage_duration_seconds", labels(**common, stage="plan")] == 0.000001
     assert values["reconciler_stage_duration_seconds", labels(**common, stage='odd "name"\\\n')] == 3
-    assert values["reconciler_run_peak_memory_bytes", labels(**common)] == 4096
