@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
 from reconciler.base.errors import ConfigurationError, Exit, ReconcilerError, UsageError
 from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
@@ -14,14 +13,13 @@ from reconciler.cli.check import LEVELS, check
 from reconciler.cli.differences import write_page
 from reconciler.cli.index import sync
 from reconciler.cli.output import Output, make_printer, usable_cache, with_shard
-from reconciler.cli.plan import show_plan
-from reconciler.cli.workflow import Runner, annotate_error, annotate_problem, check_event, pull_number
+from reconciler.cli.plan import show_report
+from reconciler.cli.workflow import Runner, annotate_error, check_event, publication, pull_number
 from reconciler.git.urls import local_path
 from reconciler.git.working_copy import find_working_copy, is_repository
 from reconciler.plan.changes import Outcome, exit_of
 from reconciler.report.build import build_report
-from reconciler.report.json import report_sarif, report_value
-from reconciler.report.text import failures, outcome_lines
+from reconciler.report.text import outcome_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
 
@@ -176,7 +174,7 @@ def _plan(runner: Runner, inputs: Inputs, *, apply: bool, detailed: bool) -> Exi
     printer = make_printer(color=False)
     settings = RunOptions(inputs.control, usable_cache(None, writes=apply))
     planned = plan_run(with_shard(settings, inputs.text("shard")), to_apply=apply)
-    show_plan(printer, planned)
+    show_report(printer, planned)
     outcome = None
     try:
         if apply:
@@ -208,25 +206,7 @@ def _tell(runner: Runner, inputs: Inputs, planned: PlannedRun, outcome: Outcome 
     from reconciler.report.markdown import plan_markdown
     from reconciler.run.report import plan_report
 
-    plan = planned.plan
-    report = build_report(plan, planned.names, outcome)
-    runner.save(inputs.reports / JSON_FILE, report_value(report))
-    runner.save(inputs.reports / SARIF_FILE, report_sarif(report))
-    runner.annotate(
-        [
-            *map(annotate_problem, plan.problems),
-            *(annotate_error(r.reason, r.message, r.hint) for r in plan.refusals),
-            *(annotate_error("Failed", *failure) for failure in (failures(outcome) if outcome else ())),
-        ]
-    )
-    runner.summarise(plan_markdown(report))
-    runner.tell(
-        {
-            "changed": str(not plan.is_empty).lower(),
-            "summary": report.summary,
-            "counts": orjson.dumps({str(op): n for op, n in report.ops.items()}).decode(),
-            "checksum": plan.checksum,
-            "exit-code": str(int(code)),
-        }
-    )
+    report = build_report(planned.plan, planned.names, outcome)
+    made = publication(report, code, str(not report.empty).lower(), plan_markdown(report))
+    runner.publish(made, inputs.reports / JSON_FILE, inputs.reports / SARIF_FILE)
     write_page(inputs.reports / HTML_FILE, plan_report(planned, outcome))

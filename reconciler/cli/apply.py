@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import click
 import orjson
@@ -24,19 +23,15 @@ from reconciler.cli.output import (
     with_shard,
     writing_control_options,
 )
-from reconciler.cli.plan import show_plan
+from reconciler.cli.plan import show_report
 from reconciler.cli.workflow import check_event
-from reconciler.plan.changes import Effect, Outcome, Plan, exit_of
-from reconciler.report.build import build_report, needs_after, tell, tell_outcome
-from reconciler.report.json import report_value
-from reconciler.report.markdown import plan_markdown
-from reconciler.report.text import effect_line, need_lines, outcome_lines
+from reconciler.plan.changes import Effect, Outcome, exit_of
+from reconciler.report.build import tell_outcome
+from reconciler.report.text import effect_line, outcome_lines
 from reconciler.run.apply import apply_plan
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
 from reconciler.run.report import plan_report
-
-T = TypeVar("T")
 
 
 @click.command()
@@ -93,32 +88,17 @@ def _apply(printer: Printer, planned: PlannedRun, checksum: str, *, unchanged: b
     """Show a plan, apply it, and show the outcome."""
     form = printer.form
     if form is Output.TEXT:
-        show_plan(printer, planned, unchanged=unchanged, to_apply=True)
+        show_report(printer, planned, unchanged=unchanged, to_apply=True)
     try:
         with _progress(printer, planned, is_printed=form is Output.TEXT and not printer.quiet) as on_effects:
             outcome = apply_plan(planned, checksum=checksum, on_effects=on_effects)
     except RefusedError:
         if form is not Output.TEXT:
-            show_plan(printer, planned)
+            show_report(printer, planned)
         raise
-    plan, names = planned.plan, planned.names
-
-    def show(make: Callable[[Plan, Outcome], T]) -> T:
-        return tell(plan, lambda some: tell_outcome(outcome, lambda done: make(some, done)))
-
-    match form:
-        case Output.TEXT:
-            needs = tell(plan, lambda some: needs_after(some, outcome))
-            printer.lines(need_lines(needs, paint=printer.paint, width=printer.width))
-            lines = tell_outcome(
-                outcome, lambda done: [*outcome_lines(done, paint=printer.paint, quiet=True)]
-            )
-            printer.lines(lines)
-        case Output.JSON:
-            printer.value(show(lambda some, done: report_value(build_report(some, names, done))))
-        case _:
-            printer.text(show(lambda some, done: plan_markdown(build_report(some, names, done))))
-            printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)]), err=True)
+    show_report(printer, planned, outcome)
+    if form is Output.MARKDOWN:
+        printer.lines(tell_outcome(outcome, lambda done: [*outcome_lines(done)] if done else []), err=True)
     return outcome
 
 

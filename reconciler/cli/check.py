@@ -2,10 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import click
-import orjson
 from msgspec.structs import replace
 
 from reconciler.apply.dashboard import write_check_comment
@@ -20,12 +18,11 @@ from reconciler.cli.differences import (
     write_page,
 )
 from reconciler.cli.output import Output, Printer, control_options, detailed_exitcode_option, output_options
-from reconciler.cli.workflow import Annotation, Runner, annotate_error, annotate_problem
+from reconciler.cli.workflow import Publication, Runner, annotate_error, publication
 from reconciler.plan.changes import problem_exits
 from reconciler.plan.compare import Comparison, Fate
 from reconciler.report.build import tell_comparison
 from reconciler.report.comparison import comparison_lines
-from reconciler.report.json import report_sarif, report_value
 from reconciler.run.check import CheckResult, Level, check_proposal
 from reconciler.run.options import RunOptions
 
@@ -101,6 +98,8 @@ def check(
     """
     if shows_diff and printer.form is not Output.TEXT:
         raise UsageError("--diff prints patches", hint="Leave out --output.")
+    from reconciler.report.markdown import comparison_markdown
+
     runner = Runner(os.environ)
     try:
         checked = check_proposal(settings, base=base, head=head, level=Level(level))
@@ -110,74 +109,28 @@ def check(
 
     is_read = bool(comment_on) or printer.form is Output.MARKDOWN or runner.has_summary
 
-    def make(comparison: Comparison) -> _Shown:
+    def make(comparison: Comparison) -> tuple[CheckResult, Exit, list[str], Publication]:
         part = replace(checked, comparison=comparison)
         code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
-        return _make_forms(printer, part, code, check_difference(printer, part) if is_read else "")
+        difference = check_difference(printer, part) if is_read else ""
+        markdown = comparison_markdown(part.report, difference=difference)
+        lines = list(comparison_lines(part.report, paint=printer.paint))
+        return part, code, lines, publication(part.report, code, _changed(comparison), markdown)
 
-    printed = tell_comparison(checked.comparison, make)
-    checked = printed.checked
+    checked, code, lines, made = tell_comparison(checked.comparison, make)
     printer.notes(map(terminal, checked.notes))
-    value = printed.sarif if printer.form is Output.SARIF else printed.value
-    printer.show(value, printed.markdown if printer.form is Output.MARKDOWN else printed.lines)
+    value = made.sarif if printer.form is Output.SARIF else made.value
+    printer.show(value, made.markdown if printer.form is Output.MARKDOWN else lines)
     if shows_diff:
         show_check_differences(printer, checked)
-    _tell(runner, printed, json_file, sarif_file)
+    runner.publish(made, json_file, sarif_file)
     if html_file is not None:
         from reconciler.run.report import check_report
 
         write_page(html_file, check_report(checked))
     if comment_on:
-        _comment(printer, printed, comment_on, runner)
-    return printed.code
-
-
-class _Shown(NamedTuple):
-    """A check in all of its forms, and what the runner of a workflow shows."""
-
-    checked: CheckResult
-    code: Exit
-    lines: list[str]
-    value: dict[str, Any]
-    markdown: str
-    sarif: dict[str, Any]
-    annotations: list[Annotation]
-    outputs: dict[str, str]
-
-
-def _make_forms(printer: Printer, checked: CheckResult, code: Exit, difference: str) -> _Shown:
-    from reconciler.report.markdown import comparison_markdown
-
-    comparison, report = checked.comparison, checked.report
-    return _Shown(
-        checked,
-        code,
-        list(comparison_lines(report, paint=printer.paint)),
-        report_value(report),
-        comparison_markdown(report, difference=difference),
-        report_sarif(report),
-        [
-            *map(annotate_problem, comparison.new),
-            *(annotate_error(r.reason, r.message, r.hint) for r in comparison.refusals),
-            *(annotate_problem(problem, "warning") for problem in comparison.unread),
-            *(annotate_problem(problem, "warning") for problem in comparison.old),
-        ],
-        {
-            "changed": _changed(comparison),
-            "summary": report.sentence,
-            "counts": orjson.dumps(report.ops).decode(),
-            "exit-code": str(int(code)),
-        },
-    )
-
-
-def _tell(runner: Runner, printed: _Shown, json_file: Path | None, sarif_file: Path | None) -> None:
-    """Give the runner of a workflow what it shows, and write the files that were asked for."""
-    runner.save(json_file, printed.value)
-    runner.save(sarif_file, printed.sarif)
-    runner.annotate(printed.annotations)
-    runner.summarise(printed.markdown)
-    runner.tell(printed.outputs)
+        _comment(printer, checked, made.markdown, comment_on, runner)
+    return code
 
 
 def _changes(comparison: Comparison) -> bool:
@@ -193,11 +146,11 @@ def _changed(comparison: Comparison) -> str:
     return "false" if comparison.is_complete else "unknown"
 
 
-def _comment(printer: Printer, printed: _Shown, number: int, runner: Runner) -> None:
+def _comment(printer: Printer, checked: CheckResult, markdown: str, number: int, runner: Runner) -> None:
     """Comment on the pull request; a comment that cannot be written is a note."""
-    checked, why = printed.checked, "the merged configuration cannot be read"
+    why = "the merged configuration cannot be read"
     if checked.trusted is not None and checked.control is not None:
-        text = printer.redactor.text(runner.linked(printed.markdown))
+        text = printer.redactor.text(runner.linked(markdown))
         why = write_check_comment(checked.control, checked.trusted, os.environ, number, text)
     if why:
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])

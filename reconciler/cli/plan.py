@@ -1,10 +1,8 @@
 """`plan`: show what apply would do, and why."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import click
 
@@ -31,17 +29,14 @@ from reconciler.cli.output import (
     shard_option,
     with_shard,
 )
-from reconciler.plan.changes import Plan, exit_of
-from reconciler.report.build import build_report, tell
+from reconciler.plan.changes import Outcome, Plan, exit_of
+from reconciler.report.build import build_report, tell, tell_outcome
 from reconciler.report.json import report_sarif, report_value
-from reconciler.report.report import Report
-from reconciler.report.text import plan_lines
+from reconciler.report.text import need_lines, outcome_lines, plan_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun, plan_run
 
 FORMS = (Output.TEXT, Output.JSON, Output.MARKDOWN, Output.SARIF)
-
-T = TypeVar("T")
 
 
 @click.command()
@@ -105,14 +100,14 @@ def plan(
         changes = select_changes(planned, names) if names else changed_files(planned)
         show_differences(printer, planned, changes, unfolded=unchanged)
         _write_html(html_file, planned)
-        return _exit_of(planned, detailed=detailed_exitcode)
+        return exit_of(planned.plan, detailed=detailed_exitcode)
     with out.open("w", encoding="utf-8") if out else nullcontext() as file:
         planned = plan_run(settings)
         to_file = make_printer(printer.form, file=file) if file else printer
-        show_plan(to_file, planned, unchanged=unchanged, detailed=detailed_exitcode)
+        show_report(to_file, planned, unchanged=unchanged, detailed=detailed_exitcode)
         _write_html(html_file, planned)
         measuring.count(planned)
-    return _exit_of(planned, detailed=detailed_exitcode)
+    return exit_of(planned.plan, detailed=detailed_exitcode)
 
 
 def _write_html(path: Path | None, planned: PlannedRun) -> None:
@@ -122,38 +117,35 @@ def _write_html(path: Path | None, planned: PlannedRun) -> None:
         write_page(path, plan_report(planned))
 
 
-def _exit_of(planned: PlannedRun, *, detailed: bool) -> Exit:
-    return exit_of(planned.plan, detailed=detailed)
-
-
-def show_plan(
+def show_report(
     printer: Printer,
     planned: PlannedRun,
+    outcome: Outcome | None = None,
     *,
     unchanged: bool = False,
     detailed: bool = False,
     to_apply: bool = False,
 ) -> None:
-    """Print a plan in one form; where it is to be applied, the caller prints what waits for people."""
-    is_text = printer.form is Output.TEXT
-    now, unfolded = printer.now if is_text else 0, unchanged and is_text
+    """Print a plan, or what became of it, in one form; what waits for people is last where it is applied."""
+    paint, quiet, width = printer.paint, printer.quiet, printer.width
 
-    def show(form: Callable[[Report], T]) -> T:
-        def make(plan: Plan) -> T:
-            return form(build_report(plan, planned.names, unfolded=unfolded, detailed=detailed, now=now))
+    def make(plan: Plan, done: Outcome | None) -> Any:
+        is_text = printer.form is Output.TEXT
+        now, unfolded = printer.now if is_text else 0, unchanged and is_text
+        report = build_report(plan, planned.names, done, unfolded=unfolded, detailed=detailed, now=now)
+        match printer.form:
+            case Output.JSON:
+                return report_value(report)
+            case Output.MARKDOWN:
+                from reconciler.report.markdown import plan_markdown
 
-        return tell(planned.plan, make)
+                return plan_markdown(report)
+            case Output.SARIF:
+                return report_sarif(report)
+        if done is not None:
+            needs = need_lines(report.needs, paint=paint, width=width)
+            return [*needs, *outcome_lines(done, paint=paint, quiet=True)]
+        return [*plan_lines(report, paint=paint, quiet=quiet, shows_needs=not to_apply, width=width)]
 
-    match printer.form:
-        case Output.TEXT:
-            shows_needs, width = not to_apply, printer.width
-            make_lines = partial(plan_lines, paint=printer.paint, quiet=printer.quiet, width=width)
-            printer.lines(show(lambda report: list(make_lines(report, shows_needs=shows_needs))))
-        case Output.JSON:
-            printer.value(show(report_value))
-        case Output.MARKDOWN:
-            from reconciler.report.markdown import plan_markdown
-
-            printer.text(show(plan_markdown))
-        case Output.SARIF:
-            printer.value(show(report_sarif))
+    made = tell(planned.plan, lambda plan: tell_outcome(outcome, lambda done: make(plan, done)))
+    printer.show(made, made)

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import orjson
 
-from reconciler.base.errors import Location, RefusedError
+from reconciler.base.errors import Exit, Location, RefusedError
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, terminal
 from reconciler.names.problems import Problem
+from reconciler.report.json import report_sarif, report_value
 from reconciler.report.machine import dump
+from reconciler.report.report import CheckReport, Report
+from reconciler.report.text import failures
 
 _PULL_REQUEST = "pull_request"
 
@@ -86,11 +90,51 @@ class Runner:
             with Path(self._outputs).open("a", encoding="utf-8") as file:
                 file.writelines(blocks)
 
+    def publish(self, made: "Publication", json_file: Path | None, sarif_file: Path | None) -> None:
+        """Show all of a report, and write the files that were asked for."""
+        self.save(json_file, made.value)
+        self.save(sarif_file, made.sarif)
+        self.annotate(made.annotations)
+        self.summarise(made.markdown)
+        self.tell(made.outputs)
+
     def save(self, path: Path | None, value: Any) -> None:
         """Write a JSON value to a file that was asked for."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(dump(value, self._redactor), encoding="utf-8")
+
+
+class Publication(NamedTuple):
+    """All that a workflow shows of a report."""
+
+    value: Any
+    sarif: Any
+    markdown: str
+    annotations: list[Annotation]
+    outputs: dict[str, str]
+
+
+def publication(report: Report, code: Exit, changed: str, markdown: str) -> Publication:
+    """Return a report as a workflow shows it, with the answer to whether anything changes."""
+    annotations = [
+        *map(annotate_problem, report.problems),
+        *(annotate_error(r.reason, r.message, r.hint) for r in report.refusals),
+    ]
+    outputs = {
+        "changed": changed,
+        "summary": report.summary,
+        "counts": orjson.dumps({str(op): count for op, count in report.ops.items()}).decode(),
+        "exit-code": str(int(code)),
+    }
+    if isinstance(report, CheckReport):
+        others = (*report.comparison.unread, *report.comparison.old)
+        annotations += (annotate_problem(problem, "warning") for problem in others)
+    else:
+        outputs["checksum"] = report.checksum
+    if report.outcome is not None:
+        annotations += (annotate_error("Failed", *failure) for failure in failures(report.outcome))
+    return Publication(report_value(report), report_sarif(report), markdown, annotations, outputs)
 
 
 _PAGE = re.compile(r"(`?)(?<![\w/.-])(docs/[a-z0-9/-]+\.md)\b\1")

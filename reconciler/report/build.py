@@ -895,8 +895,10 @@ def _subject(row: Hashable) -> str:
     return str(row)
 
 
-def tell_outcome(outcome: Outcome, show: Callable[[Outcome], T]) -> T:
+def tell_outcome(outcome: Outcome | None, show: Callable[[Outcome | None], T]) -> T:
     """Return what `show` makes of an outcome, without the effects that it breaks with."""
+    if outcome is None:
+        return show(None)
     return tell_rows(
         outcome.effects,
         lambda left_out, _: show(
