@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -57,15 +58,11 @@ class Edge(NamedTuple):
 
 
 class Group(Struct, frozen=True):
-    """Nodes and edges that are drawn together below a title, in the order of the picture.
-
-    `path` are the keys of the highlighted nodes, from a root down.
-    """
+    """Nodes and edges that are drawn together below a title, in the order of the picture."""
 
     title: str
     nodes: tuple[GraphNode, ...] = ()
     edges: tuple[Edge, ...] = ()
-    path: tuple[str, ...] = ()
 
 
 def find_path(group: Group, target: str) -> tuple[str, ...]:
@@ -93,14 +90,13 @@ def _children(group: Group) -> Mapping[str, list[Edge]]:
 
 
 def text_tree(groups: Iterable[Group]) -> list[str]:
-    """Return groups as lines, with an empty one between two; of one with a highlighted path that path alone.
+    """Return groups as lines, with an empty one between two.
 
     Each node is there once below its first parent, with its notes; its other parents refer to it.
     """
     lines: list[str] = []
     for group in groups:
-        rows = _path(group) if group.path else _tree(group)
-        lines += [group.title, *(rows if group.nodes else ["  no package is locked"]), ""]
+        lines += [group.title, *(_tree(group) if group.nodes else ["  no package is locked"]), ""]
     return list(map(terminal, lines[:-1]))
 
 
@@ -140,13 +136,6 @@ def _roots(group: Group, children: Mapping[str, Sequence[Edge]]) -> list[str]:
     return roots
 
 
-def _path(group: Group) -> Iterator[str]:
-    nodes = {node.key: node for node in group.nodes}
-    for depth, key in enumerate(group.path):
-        edge = next((e for e in group.edges if depth and e[:2] == (group.path[depth - 1], key)), None)
-        yield f"  {'   ' * (depth - 1)}{'└─ ' if depth else ''}{_described(nodes[key], edge)}"
-
-
 def _described(node: GraphNode, edge: Edge | None) -> str:
     """Return a node in one line: its label, the requirement that it meets, and whether it is shared."""
     words = [f"[{edge.label}]"] if edge is not None and edge.label else []
@@ -179,7 +168,7 @@ def dependency_graph(
 
 
 def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
-    """Return the groups that have a package, each with a path from a manifest to it highlighted.
+    """Return the groups that have a package, of each only a path from a manifest to it.
 
     The package is named as `lock` prints it, with or without ecosystem and slot, or by its last segment, or
     by a kind that it owns.
@@ -189,7 +178,10 @@ def highlight(groups: Iterable[Group], package: str) -> tuple[Group, ...]:
         matches = (node.key for node in group.nodes if package in node.names)
         paths = [find_path(group, key) or (key,) for key in matches]
         if paths:
-            highlighted.append(replace(group, path=min(paths, key=len)))
+            path = min(paths, key=len)
+            nodes = {node.key: replace(node, owns=(), notes=()) for node in group.nodes}
+            steps = {edge[:2]: edge for edge in reversed(group.edges) if edge[:2] in pairwise(path)}
+            highlighted.append(Group(group.title, tuple(map(nodes.__getitem__, path)), tuple(steps.values())))
     return tuple(highlighted)
 
 

@@ -67,7 +67,7 @@ def test_picture_is_as_reviewed(name: str, groups: tuple[Group, ...], *, update_
     ],
 )
 def test_package_has_several_names_and_that_of_its_kind(name: str, end: str) -> None:
-    assert [group.path[-1] for group in highlight(FLEET, name)] == [end] * bool(end)
+    assert [group.nodes[-1].key for group in highlight(FLEET, name)] == [end] * bool(end)
 
 
 def test_locks_of_one_cluster_are_drawn_alone() -> None:
