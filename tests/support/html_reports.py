@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
@@ -52,11 +52,14 @@ def _package(row: list[Any], data: dict[str, Any]) -> dict[str, Any]:
         return re.sub(r"[\x01-\x04]", lambda mark: names[ord(mark[0]) - 1], texts[number])
 
     names.append(text(row[3]))
-    columns = data["columns"]
-    values = dict(zip(columns, row, strict=True))
-    values |= {name: text(values[name]) for name in columns[:17]}
-    values |= {name: [text(n) for n in lists[values[name]]] for name in columns[17:21]}
-    values |= {name: [[text(n) for n in lists[r]] for r in lists[values[name]]] for name in columns[21:23]}
+    values = dict(zip(data["columns"], row, strict=True))
+    for name, hint in get_type_hints(PageRow).items():
+        if hint is str:
+            values[name] = text(values[name])
+        elif get_origin(get_args(hint)[:1] and get_args(hint)[0]) is tuple:
+            values[name] = [[text(number) for number in lists[record]] for record in lists[values[name]]]
+        elif get_args(hint):
+            values[name] = [text(number) for number in lists[values[name]]]
     return {**values, "full": "/".join(part for part in names[:2] if part)}
 
 

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from typing import get_type_hints
 
 import pytest
 
@@ -69,11 +70,9 @@ def report_of(text: str, url: str = "") -> Page:
         notes=(text,),
         outcome=Outcome((Effect(text, text), Effect(text, text, error=text, hint=" ".join(text.split())))),
     )
+    texts = dict.fromkeys((name for name, hint in get_type_hints(PageRow).items() if hint is str), text)
     row = PageRow(
-        **dict.fromkeys(COLUMNS[:14], text),
-        pull=text,
-        pull_url=url or text,
-        web_url=url or text,
+        **texts | {"pull_url": url or text, "web_url": url or text},
         risks=(text,),
         categories=(text,),
         warnings=(text,),
