@@ -24,10 +24,9 @@ from reconciler.inventory.inventory import Inventory
 from reconciler.krm.yaml import emit
 from reconciler.plan.build import find_unread
 from reconciler.report.json import wire
+from reconciler.report.machine import document
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import read_inputs, resolve_inputs
-
-API_VERSION = "reconciler.dev/v1alpha1"
 
 
 @click.command()
@@ -90,14 +89,12 @@ def _show(
     problems = (*inventory.problems, *desired.problems)
     if printer.form is Output.JSON:
         value: dict[str, Any] = {
-            "apiVersion": API_VERSION,
-            "kind": "Expansion",
             "variants": [to_manifest(variant, inventory) for variant in variants],
             "problems": wire(problems),
         }
         if trace:
             value["trace"] = {str(variant.key): dict(variant.trace) for variant in variants}
-        printer.value(value)
+        printer.value(document("Expansion", value))
         return
     for variant in variants:
         printer.lines(_document(variant, inventory, trace=trace))

@@ -24,7 +24,7 @@ from reconciler.report.build import package_row
 from reconciler.report.explain import Origin, Standstill, problems_of
 from reconciler.report.json import wire
 from reconciler.report.locks import dependency_graph, node_names
-from reconciler.report.machine import API_VERSION
+from reconciler.report.machine import document
 from reconciler.report.text import change_lines, history_lines, problem_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.plan import PlannedRun
@@ -90,8 +90,6 @@ def explain(
     if printer.form is Output.JSON:
         value = {
             **wire(package_row(change, planned.names, status)),
-            "apiVersion": API_VERSION,
-            "kind": "Explanation",
             "address": address,
             "trace": dict(_trace(variant)),
             "fields": wire(origins),
@@ -101,7 +99,7 @@ def explain(
             value["standstill"] = wire(standstill)
         if history is not None:
             value["history"] = wire(history)
-        printer.value(value)
+        printer.value(document("Explanation", value))
         return Exit.DONE
     printer.lines(change_lines(change, planned.names, address=address, status=status, paint=printer.paint))
     if standstill is None:

@@ -23,7 +23,6 @@ from reconciler.cli.output import (
 from reconciler.dependencies.catalog.index import (
     NO_DEFAULTS,
     IndexContents,
-    IndexEntry,
     MissingPackage,
     layer_path,
     list_packages,
@@ -141,7 +140,10 @@ def missing(settings: RunOptions, printer: Printer) -> Exit:
     """
     lacking = find_missing_packages(settings)
     printer.lines(problem_lines(lacking.problems), err=True)
-    lines = [line for package in lacking.packages for line in _lines(package)]
+    lines = []
+    for package in lacking.packages:
+        lines.append(f"{package}{', other versions of it are known' if package.is_known else ''}")
+        lines.append(f"  needed by {', '.join(package.needed_by)}")
     none = "No package is missing." if lacking.installs else "No manifest asks for a package."
     rows = (
         {"package": str(p.id), "range": p.range.text, "neededBy": list(p.needed_by), "known": p.is_known}
@@ -149,12 +151,6 @@ def missing(settings: RunOptions, printer: Printer) -> Exit:
     )
     printer.show(listing("MissingPackage", rows), [*lines, *_steps(lacking.packages)] or [none])
     return Exit.INVALID_INPUT if lacking.packages or lacking.problems else Exit.DONE
-
-
-def _lines(package: MissingPackage) -> Iterable[str]:
-    others = ", other versions of it are known" if package.is_known else ""
-    yield f"{package}{others}"
-    yield f"  needed by {', '.join(package.needed_by)}"
 
 
 def _steps(packages: Iterable[MissingPackage]) -> Iterable[str]:
@@ -237,7 +233,16 @@ def list_(
         implements = f"  implements {', '.join(entry.interfaces)}" if entry.interfaces else ""
         lines.append(f"{mark} {entry.package}  {', '.join(entry.versions)}{implements}")
     none = "No package in the index matches." if index.candidates else _EMPTY
-    printer.show(listing("IndexPackage", map(_value, listed)), lines or [none])
+    rows = (
+        {
+            "package": str(entry.package),
+            "versions": list(entry.versions),
+            "interfaces": list(entry.interfaces),
+            "default": entry.is_default,
+        }
+        for entry in listed
+    )
+    printer.show(listing("IndexPackage", rows), lines or [none])
     return Exit.DONE
 
 
@@ -300,8 +305,9 @@ def add(root: Path, environment: str, cluster: str, interface: str, printer: Pri
       reconciler index add bundle:r.example.com/helm-mysql 1.0.0 --interface mysql
     """
     _one_layer(environment, cluster)
-    ecosystem, source = _split_source(options.pop("source"))
-    options |= {"source": source, "ecosystem": ecosystem, "interface": interface}
+    id_ = parse_id(options["source"])
+    options |= {"ecosystem": str(id_.ecosystem), "source": id_.name} if id_ else {"ecosystem": ""}
+    options["interface"] = interface
     files = {path.name: path.read_bytes() for path in options["manifests"]}
     if HEADER in files:
         raise UsageError(
@@ -498,12 +504,6 @@ def _one_layer(environment: str, cluster: str) -> None:
         )
 
 
-def _split_source(text: str) -> tuple[str, str]:
-    """Return the ecosystem that a source begins with, if any, and the name in it."""
-    id_ = parse_id(text)
-    return (str(id_.ecosystem), id_.name) if id_ else ("", text)
-
-
 def _read(root: Path) -> IndexContents:
     """Return the index of a working copy; print problems of single files to standard error."""
     folders = read_index_directory(root, Limits())
@@ -557,15 +557,6 @@ def _label_pairs(labels: Iterable[str]) -> dict[str, str]:
         if "=" not in label:
             raise UsageError(f"{label} is not KEY=VALUE", hint="Write it like team=web.")
     return dict(label.partition("=")[::2] for label in labels)
-
-
-def _value(entry: IndexEntry) -> dict[str, Any]:
-    return {
-        "package": str(entry.package),
-        "versions": list(entry.versions),
-        "interfaces": list(entry.interfaces),
-        "default": entry.is_default,
-    }
 
 
 index.add_command(sync)

@@ -113,7 +113,8 @@ def init(
     With --from-porch each change is printed with its reason. It exits 3 where manifests need corrections.
     """
     converts = bool(exports)
-    name = instance or _instance_of(directory)
+    word = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
+    name = instance or word[:63].strip("-") or "default"
     starter = Starter(name, forge or FORGES[0], upstream, downstreams, package, revision)
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and not (forge or upstream or downstreams or converts):
@@ -122,30 +123,23 @@ def init(
     source = Path(starter.upstream) if starter.upstream else None
     copy = find_working_copy(source) if source and source.is_dir() else None
     starter = starter._replace(branch=(copy and copy.branch) or "main")
-    notes: list[str] = []
-    files = starter.files(_converted(exports, notes) if exports else None)
+    conversion = (
+        convert_export(read_manifest_files({str(path): path for path in exports})) if exports else None
+    )
+    files = starter.files(conversion.manifests if conversion else None)
     _check(starter.instance, files)
     files |= editor_schemas(files)
     _write(directory, files)
     written = [directory / path for path in files]
-    lines = [*(f"note: {note}" for note in notes), *(f"wrote {path}" for path in written)]
-    wrong = list(_wrong(files)) if converts else []
+    lines = [f"note: {note}" for note in conversion.lines()] if conversion else []
+    lines += (f"wrote {path}" for path in written)
+    # What no rule can mend, as `validate` prints it.
+    made = {path: text.encode() for path, text in files.items() if path.startswith("manifests/")}
+    wrong = list(problem_lines(validate_files(made).problems)) if converts else []
     lines += (f"{directory}/{line}" if line[0] != " " else line for line in wrong)
     lines += _next_steps(directory, starter, files, converted=converts, is_valid=not wrong)
     printer.files(lines, written=written)
     return Exit.INVALID_INPUT if wrong else Exit.DONE
-
-
-def _wrong(files: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines that `validate` prints about converted manifests: no rule can mend these."""
-    data = {path: text.encode() for path, text in files.items() if path.startswith("manifests/")}
-    yield from problem_lines(validate_files(data).problems)
-
-
-def _converted(exports: tuple[Path, ...], notes: list[str]) -> Mapping[str, str]:
-    conversion = convert_export(read_manifest_files({str(path): path for path in exports}))
-    notes += conversion.lines()
-    return conversion.manifests
 
 
 def _ask(starter: Starter) -> Starter:
@@ -208,11 +202,6 @@ def _next_steps(
     if starter.forge != FORGES[0]:
         yield "  git remote add origin ADDRESS && git push -u origin main"
     yield "  reconciler plan"
-
-
-def _instance_of(directory: Path) -> str:
-    word = re.sub(r"[^a-z0-9]+", "-", directory.resolve().name.lower()).strip("-")
-    return word[:63].strip("-") or "default"
 
 
 def _check(name: str, files: Mapping[str, str]) -> None:

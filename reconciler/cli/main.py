@@ -155,7 +155,11 @@ def entrypoint() -> None:
     redact_standard_streams()
     if COMPLETING in os.environ:
         sys.exit(invoke(sys.argv[1:]))
-    sys.exit(run_watched(_work, _stop, _stopped))
+    sys.exit(
+        run_watched(
+            _work, _stop, lambda: _explain(effects.StoppedError(), Redactor.of_environment(os.environ))
+        )
+    )
 
 
 def _work() -> int:
@@ -168,10 +172,6 @@ def _work() -> int:
     code = code_for_reader(invoke(sys.argv[1:]))
     gc.freeze()
     return code
-
-
-def _stopped() -> int:
-    return _explain(effects.StoppedError(), Redactor.of_environment(os.environ))
 
 
 def _show_progress() -> None:

@@ -80,14 +80,10 @@ def _show(name: str, seconds: float) -> None:
     click.echo(f"{seconds:8.3f} s  {name}", err=True)
 
 
-def _is_set(name: str) -> bool:
-    context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(f"{_KEY}.{name}"))
-
-
 def is_quiet() -> bool:
     """Return whether the user wants neither notes nor progress."""
-    return _is_set("quiet")
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"{_KEY}.quiet"))
 
 
 def wants_color() -> bool:
@@ -186,8 +182,10 @@ class Printer(Struct, frozen=True):
 
     def files(self, lines: Iterable[str], *, written: Iterable[object], removed: Iterable[str] = ()) -> None:
         """Print which files a command wrote and removed: as lines of text, or as JSON."""
+        from reconciler.report.machine import document
+
         files = {"written": [str(path) for path in written], "removed": list(removed)}
-        self.show({"apiVersion": "reconciler.dev/v1alpha1", "kind": "Files", **files}, lines)
+        self.show(document("Files", files), lines)
 
     def _echo(self, text: str) -> None:
         click.echo(text, self.file, nl=False, color=self.is_colored)

@@ -428,11 +428,8 @@ def _print_result(printer: Printer, result: PipelineResult, before: Files, writt
 def _step_lines(run: Any) -> list[str]:
     end = f" (exit {run.exit_code})" if run.exit_code else ""
     lines = [f"{run.step} by {run.engine}{end}"]
-    lines += [f"  {result.severity:8}{result.message}{_place(result)}" for result in run.results]
+    for result in run.results:
+        places = (str((place or {}).get("path") or "") for place in (result.file, result.field))
+        where = " ".join(filter(None, places))
+        lines.append(f"  {result.severity:8}{result.message}{f' ({where})' if where else ''}")
     return lines + [f"  stderr  {line}" for line in run.stderr.splitlines()[:4]]
-
-
-def _place(result: Any) -> str:
-    parts = [str((result.file or {}).get("path") or ""), str((result.field or {}).get("path") or "")]
-    text = " ".join(part for part in parts if part)
-    return f" ({text})" if text else ""

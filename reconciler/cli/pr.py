@@ -101,8 +101,12 @@ def list_(
     printer.notes(filter(None, [terminal(hosted)]))
     none = f"There are no {'' if every else 'open '}pull requests{' that match' if chosen else ''}"
     none = none if world.inventory.repositories else f"{none}: no repository is registered"
-    rows = ({**_value(f), "status": _status_value(_recorded(f, recorded))} for f in listed)
-    lines = _table(listed, recorded, none, printer, is_whole=not unread)
+    seen = [(f, _recorded(f, recorded)) for f in listed]
+    rows = (
+        {**_value(f), "status": s and {"phase": s.phase, "since": iso_time(s.since), "message": s.message}}
+        for f, s in seen
+    )
+    lines = _table(seen, none, printer, is_whole=not unread)
     printer.show(listing("PullRequest", rows), lines)
     return worst(show_unread(printer, unread))
 
@@ -280,22 +284,16 @@ def _recorded(listed: ListedPull, recorded: Recorded) -> RecordedStatus | None:
     return status
 
 
-def _status_value(status: RecordedStatus | None) -> dict[str, str | None] | None:
-    if status is None:
-        return None
-    return {"phase": status.phase, "since": iso_time(status.since), "message": status.message}
-
-
 def _table(
-    listed: Sequence[ListedPull], recorded: Recorded, none: str, printer: Printer, *, is_whole: bool
+    seen: Sequence[tuple[ListedPull, RecordedStatus | None]], none: str, printer: Printer, *, is_whole: bool
 ) -> Iterator[str]:
-    if not listed:
+    if not seen:
         yield f"{none}{'' if is_whole else ' in the repositories that were read'}."
         return
     heads = ("PULL REQUEST", "STATE", "PACKAGE", "TITLE", "AGE" if printer.now else "SINCE", "STATUS")
     rows = []
-    for pull in listed:
-        status = _recorded(pull, recorded) or RecordedStatus("")
+    for pull, recorded in seen:
+        status = recorded or RecordedStatus("")
         foreign = f"belongs to instance {pull.instance}" if pull.instance else ""
         why = foreign or ": ".join(filter(None, (status.phase, status.message)))
         since = date_text(status.since, printer.now)

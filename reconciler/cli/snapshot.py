@@ -32,7 +32,7 @@ from reconciler.policy import Limits
 from reconciler.read.configuration import FILE, parse_configuration
 from reconciler.read.governance import CONFIG_VARIABLE
 from reconciler.read.snapshot import parse_time, snapshot_limits
-from reconciler.report.machine import API_VERSION, listing
+from reconciler.report.machine import document, listing
 from reconciler.report.text import problem_lines
 from reconciler.run.options import RunOptions
 from reconciler.run.queries import find_needed_kinds
@@ -243,5 +243,5 @@ def _import_value(directory: Path, planned: SnapshotFiles) -> dict[str, Any]:
         }
         for count in planned.counts
     ]
-    head = {"apiVersion": API_VERSION, "kind": "SnapshotImport", "directory": str(directory)}
-    return {**head, "kinds": kinds, "notes": list(planned.notes)}
+    value = {"directory": str(directory), "kinds": kinds, "notes": list(planned.notes)}
+    return document("SnapshotImport", value)

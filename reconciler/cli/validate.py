@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,8 +18,8 @@ from reconciler.git.working_copy import find_working_copy
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.read.configuration import FILE, parse_configuration
-from reconciler.report.machine import API_VERSION, problem_value, problems_sarif
-from reconciler.run.validate import Validation, validate_files
+from reconciler.report.machine import document, problem_value, problems_sarif
+from reconciler.run.validate import validate_files
 from reconciler.workdir.manifest_files import read_manifest_files
 
 _STDIN = "-"
@@ -48,11 +47,19 @@ def validate(printer: Printer, paths: Sequence[str]) -> Exit:
     result = validate_files(files, policy, index, absent)
     match printer.form:
         case Output.JSON:
-            printer.value(_value(result))
+            counts = {"files": result.files, "manifests": result.manifests}
+            value = {
+                **counts,
+                "problems": [*map(problem_value, result.problems)],
+                "notes": list(result.notes),
+            }
+            printer.value(document("Validation", value))
         case Output.SARIF:
             printer.value(problems_sarif(result.problems))
         case _:
-            printer.lines(_lines(result))
+            checked = f"{plural(result.manifests, 'manifest')} in {plural(result.files, 'file')}"
+            wrong = plural(len(result.problems), "error") if result.problems else "valid"
+            printer.lines([*problem_lines(result.problems), f"{checked}: {wrong}"])
             printer.notes(result.notes)
     if not (paths or result.problems) and result.manifests == 1 and policy:
         printer.notes([f"There is no manifest in {policy.manifest_places} yet: only {FILE} was checked"])
@@ -104,24 +111,9 @@ def _shown(path: Path) -> str:
     return str(resolved.relative_to(here)) if resolved.is_relative_to(here) else str(path)
 
 
-def _lines(result: Validation) -> Iterator[str]:
-    """Yield the lines of the errors, then the counts."""
-    yield from problem_lines(result.problems)
-    checked = f"{plural(result.manifests, 'manifest')} in {plural(result.files, 'file')}"
-    wrong = plural(len(result.problems), "error") if result.problems else "valid"
-    yield f"{checked}: {wrong}"
-
-
 def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
     """Yield `file:line:column: reason: message` for each error, as compilers do, and its hint below."""
     for problem in problems:
         yield message_line(str(problem))
         yield from (f"  hint: {message_line(line)}" for line in problem.hint.splitlines()[:1])
         yield from (f"        {message_line(line)}" for line in problem.hint.splitlines()[1:])
-
-
-def _value(result: Validation) -> dict[str, Any]:
-    problems = [*map(problem_value, result.problems)]
-    counts = {"files": result.files, "manifests": result.manifests}
-    head = {"apiVersion": API_VERSION, "kind": "Validation"}
-    return {**head, **counts, "problems": problems, "notes": list(result.notes)}

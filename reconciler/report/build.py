@@ -525,6 +525,7 @@ def fold_changes(
         alike = tuple(change for *_, change in group)
         is_alone = len(alike) == 1 or unfolded or (len(alike) <= MOST_ROWS and reason not in _OF_ROLLOUT)
         for members in ((change,) for change in alike) if is_alone else (alike,):
+            risks = (risk for change in members for risk in change_risks(change) if change.impact)
             texts, status = [details[change.package] for change in members], statuses.get(members[0].package)
             causes.append(
                 ChangeCause(
@@ -534,17 +535,12 @@ def fold_changes(
                     _diffs(members, names),
                     label,
                     names_text(members, names),
-                    _risks(members),
+                    tuple(sorted(set(risks), key=lambda risk: (risk.weight, risk))),
                     any(map(change_risks, members)),
                     str(status.phase) if status and members[0].op is Op.KEEP else "",
                 )
             )
     return causes
-
-
-def _risks(changes: Iterable[Change]) -> tuple[Risk, ...]:
-    risks = {risk for change in changes for risk in change_risks(change) if change.impact}
-    return tuple(sorted(risks, key=lambda risk: (risk.weight, risk)))
 
 
 def common_text(texts: Iterable[str], otherwise: str) -> str:

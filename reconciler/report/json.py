@@ -34,7 +34,7 @@ from reconciler.report.build import package_row
 from reconciler.report.comparison import ordered_differences
 from reconciler.report.conflicts import conflict_value
 from reconciler.report.machine import (
-    API_VERSION,
+    document,
     problem_results,
     problem_value,
     sarif_log,
@@ -105,15 +105,11 @@ def _silent(rows: Iterable[JudgementRow]) -> Iterator[dict[str, Any]]:
 def report_value(report: Report) -> dict[str, Any]:
     """Return a report as a JSON value; every exit class is listed. Equal plans have equal values."""
     if isinstance(report, CheckReport):
-        return {"apiVersion": API_VERSION, "kind": "Comparison", **wire(report)}
-    outcome = report.outcome
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Outcome" if outcome else "Plan",
-        **wire(report),
-        **({"effects": wire(outcome.effects)} if outcome else {}),
-        **exits_value(report.exits, report.exit_code),
-    }
+        return document("Comparison", wire(report))
+    value = wire(report) | exits_value(report.exits, report.exit_code)
+    if report.outcome is None:
+        return document("Plan", value)
+    return document("Outcome", {**value, "effects": wire(report.outcome.effects)})
 
 
 def exits_value(exits: Collection[Exit], code: Exit | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, json_text, message_line
 from reconciler.names.problems import Problem
 
-API_VERSION = "reconciler.dev/v1alpha1"
+_API_VERSION = "reconciler.dev/v1alpha1"
 FALLBACK = "reconciler.yaml"
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -29,9 +29,14 @@ def dump(value: Any, redactor: Redactor) -> str:
     return json_text(orjson.dumps(redactor.value(value), option=option).decode())
 
 
+def document(kind: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON value with its head."""
+    return {"apiVersion": _API_VERSION, "kind": kind, **value}
+
+
 def listing(kind: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a list of things of one kind as a JSON value."""
-    return {"apiVersion": API_VERSION, "kind": f"{kind}List", "items": list(items)}
+    return document(f"{kind}List", {"items": list(items)})
 
 
 def problem_value(problem: Problem) -> dict[str, object]:

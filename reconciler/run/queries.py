@@ -22,7 +22,7 @@ from reconciler.names.ids import GroupKind, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
 from reconciler.plan.build import find_unread
-from reconciler.plan.changes import Change, Op, Outcome
+from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
 from reconciler.plan.package_status import read_packages
@@ -56,11 +56,12 @@ class FleetStatus(Struct, frozen=True):
 def read_status(options: RunOptions, about: str = "") -> FleetStatus:
     """Return the phase of every package, or of one, and the conditions of its owner before any effect."""
     planned = plan_about(options, about)
-    return tell(planned.plan, lambda plan: _fleet_status(replace(planned, plan=plan)))
 
+    def make(plan: Plan) -> FleetStatus:
+        part = replace(planned, plan=plan)
+        return FleetStatus(part, build_report(plan, part.names), status_rows(part))
 
-def _fleet_status(planned: PlannedRun) -> FleetStatus:
-    return FleetStatus(planned, build_report(planned.plan, planned.names), status_rows(planned))
+    return tell(planned.plan, make)
 
 
 def status_rows(planned: PlannedRun, outcome: Outcome | None = None) -> list[StatusRow]:
