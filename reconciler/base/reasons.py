@@ -18,6 +18,27 @@ class Phase(StrEnum):
     STALLED = "stalled"
 
 
+class WaitsFor(StrEnum):
+    """Source of the next step of a package, once the effects of its change are done."""
+
+    NOBODY = "nobody"
+    REVIEW = "review"
+    ANSWER = "answer"
+    """Of people, to the conflicts of its draft."""
+    CORRECTION = "correction"
+    """Of its functions, its gates or the checkout."""
+    DECISION = "decision"
+    MANIFEST = "manifest"
+    """Its manifest or repository is wrong, which is a problem of its own."""
+    CHECKS = "checks"
+    WAVE = "wave"
+    SCHEDULE = "schedule"
+    """Of pull requests, or a limit of them."""
+    DEPENDENTS = "dependents"
+    UNPAUSE = "unpause"
+    NEXT_RUN = "next run"
+
+
 class Facts(NamedTuple):
     """Meaning of a reason for the package of a change."""
 
@@ -33,6 +54,8 @@ class Facts(NamedTuple):
     """Whether the reason gives way to the repair of a pull request."""
     waits_for: str = ""
     """The event that ends the wait of a held or pending package, if no person or next run does."""
+    step_of: WaitsFor | None = None
+    """Source of that event; None for a person who decides, or the next run."""
 
 
 _PLAIN = Facts()
@@ -55,11 +78,17 @@ class Reason(StrEnum):
     AMBIGUOUS_IDENTIFIER = "AmbiguousIdentifier"
     APPROVED_BY_POLICY = "ApprovedByPolicy"
     AWAITING_CHECKS = "AwaitingChecks", Facts(described=True, quiet=True)
-    AWAITING_SCHEDULE = "AwaitingSchedule", Facts(waits_for="its schedule")
-    AWAITING_WAVE = "AwaitingWave", Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="its rollout")
+    AWAITING_SCHEDULE = "AwaitingSchedule", Facts(waits_for="its schedule", step_of=WaitsFor.SCHEDULE)
+    AWAITING_WAVE = (
+        "AwaitingWave",
+        Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="its rollout", step_of=WaitsFor.WAVE),
+    )
     BASE_NOT_FOUND = "BaseNotFound"
     BRANCH_NOT_FOUND = "BranchNotFound"
-    CHECKOUT_OUTDATED = "CheckoutOutdated", Facts(phase=Phase.HELD_BACK, waits_for="a run from the tip")
+    CHECKOUT_OUTDATED = (
+        "CheckoutOutdated",
+        Facts(phase=Phase.HELD_BACK, waits_for="a run from the tip", step_of=WaitsFor.NEXT_RUN),
+    )
     CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"
     DEFECT = "Defect", Facts(phase=Phase.STALLED, decided=False)
@@ -107,7 +136,7 @@ class Reason(StrEnum):
     LOCK_PENDING = ("LockPending", Facts(phase=Phase.PENDING, ensured=False, waits_for="review of its lock"))
     MANIFEST_UNREADABLE = (
         "ManifestUnreadable",
-        Facts(phase=Phase.HELD_BACK, waits_for="a fix of its manifest"),
+        Facts(phase=Phase.HELD_BACK, waits_for="a fix of its manifest", step_of=WaitsFor.MANIFEST),
     )
     MERGE_CONFLICT = "MergeConflict", Facts(phase=Phase.CONFLICT, described=True)
     LOSS_NEEDS_CONSENT = "LossNeedsConsent", Facts(described=True)
@@ -146,12 +175,12 @@ class Reason(StrEnum):
         "PullRequestUnreadable",
         Facts(phase=Phase.STALLED, decided=False, ensured=False),
     )
-    RATE_LIMITED = "RateLimited", Facts(waits_for="a limit of pull requests")
+    RATE_LIMITED = "RateLimited", Facts(waits_for="a limit of pull requests", step_of=WaitsFor.SCHEDULE)
     READ_DIFFERENTLY = "ReadDifferently"
     REJECTED = "Rejected", Facts(phase=Phase.REJECTED, ensured=False)
     REMOVAL_UNPROVEN = (
         "RemovalUnproven",
-        Facts(phase=Phase.HELD_BACK, waits_for="the commit that removes it"),
+        Facts(phase=Phase.HELD_BACK, waits_for="the commit that removes it", step_of=WaitsFor.CORRECTION),
     )
     REPOSITORY_NOT_FOUND = "RepositoryNotFound"
     REPOSITORY_REFUSED = "RepositoryRefused"
@@ -159,12 +188,20 @@ class Reason(StrEnum):
     REVISION_CONFLICT = "RevisionConflict"
     ROLLED_BACK = (
         "RolledBack",
-        Facts(phase=Phase.HELD_BACK, ensured=False, waits_for="the end of its rollback"),
+        Facts(
+            phase=Phase.HELD_BACK,
+            ensured=False,
+            waits_for="the end of its rollback",
+            step_of=WaitsFor.WAVE,
+        ),
     )
     SNAPSHOT_INCOMPLETE = "SnapshotIncomplete", Facts(phase=Phase.HELD_BACK, waits_for="a complete snapshot")
     SNAPSHOT_STALE = "SnapshotStale", Facts(phase=Phase.HELD_BACK, waits_for="a newer snapshot")
     STEP_BUDGET_EXCEEDED = "StepBudgetExceeded"
-    STILL_NEEDED = "StillNeeded", Facts(phase=Phase.HELD_BACK, waits_for="the packages that need it")
+    STILL_NEEDED = (
+        "StillNeeded",
+        Facts(phase=Phase.HELD_BACK, waits_for="the packages that need it", step_of=WaitsFor.DEPENDENTS),
+    )
     UNBOUND_INPUT = "UnboundInput"
     UNKNOWN_ANNOTATION = "UnknownAnnotation"
     UNKNOWN_FIELD = "UnknownField"

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from reconciler.admission.judgement import AdmissionJudgement
 from reconciler.api.meta import Condition
 from reconciler.base.errors import Exit, Location, worst
-from reconciler.base.reasons import Phase, Reason
+from reconciler.base.reasons import Phase, Reason, WaitsFor
 from reconciler.base.text import Text, join_texts
 from reconciler.base.values import PartlyCompared
 from reconciler.inventory.inventory import PullRequest
@@ -258,27 +258,6 @@ class DraftFacts(Struct, frozen=True, kw_only=True):
     def refusals(self) -> tuple[Text, ...]:
         """The objects that its cluster would refuse, each with the reason."""
         return tuple(judgement.text for judgement in self.judgements if judgement.is_refusal)
-
-
-class WaitsFor(StrEnum):
-    """Source of the next step of a package, once the effects of its change are done."""
-
-    NOBODY = "nobody"
-    REVIEW = "review"
-    ANSWER = "answer"
-    """Of people, to the conflicts of its draft."""
-    CORRECTION = "correction"
-    """Of its functions, its gates or the checkout."""
-    DECISION = "decision"
-    MANIFEST = "manifest"
-    """Its manifest or repository is wrong, which is a problem of its own."""
-    CHECKS = "checks"
-    WAVE = "wave"
-    SCHEDULE = "schedule"
-    """Of pull requests, or a limit of them."""
-    DEPENDENTS = "dependents"
-    UNPAUSE = "unpause"
-    NEXT_RUN = "next run"
 
 
 class After(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Phase, Reason
+from reconciler.base.reasons import Phase, Reason, WaitsFor, find_facts
 from reconciler.base.text import Text, join_texts, plural, verb
 from reconciler.inventory.inventory import Draft, PullRequest, PullRequests, PullState
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -25,7 +25,6 @@ from reconciler.plan.changes import (
     Postponed,
     PullRequestContent,
     Unfinished,
-    WaitsFor,
     Write,
     WriteDraft,
     WriteGroup,
@@ -63,21 +62,12 @@ def missing_text(change: Change, missing: Unfinished) -> Text:
     return missing.message or f"Not applied yet: {change.op} ({change.reason})"
 
 
-_WAITING_HELD: Mapping[str, WaitsFor] = {
-    Reason.AWAITING_WAVE: WaitsFor.WAVE,
-    Reason.ROLLED_BACK: WaitsFor.WAVE,
-    Reason.CHECKOUT_OUTDATED: WaitsFor.NEXT_RUN,
-    Reason.MANIFEST_UNREADABLE: WaitsFor.MANIFEST,
-    Reason.REMOVAL_UNPROVEN: WaitsFor.CORRECTION,
-    Reason.STILL_NEEDED: WaitsFor.DEPENDENTS,
-}
 _WAITING: Mapping[Phase | None, WaitsFor] = {
     Phase.CONFLICT: WaitsFor.ANSWER,
     Phase.NOT_READY: WaitsFor.CORRECTION,
     Phase.PAUSED: WaitsFor.UNPAUSE,
     Phase.STALLED: WaitsFor.MANIFEST,
 }
-_SCHEDULED = frozenset((str(Reason.AWAITING_SCHEDULE), str(Reason.RATE_LIMITED)))
 
 
 def with_after(change: Change, target: PlanTarget) -> Change:
@@ -198,9 +188,10 @@ def _waits_for(state: After, change: Change, target: PlanTarget) -> WaitsFor:
             return WaitsFor.WAVE
         return WaitsFor.CHECKS if state.reason == Reason.AWAITING_CHECKS else WaitsFor.REVIEW
     if state.phase is Phase.PENDING:
-        return WaitsFor.SCHEDULE if state.reason in _SCHEDULED else WaitsFor.NEXT_RUN
+        is_scheduled = find_facts(state.reason).step_of is WaitsFor.SCHEDULE
+        return WaitsFor.SCHEDULE if is_scheduled else WaitsFor.NEXT_RUN
     if state.phase is Phase.HELD_BACK:
-        return _WAITING_HELD.get(state.reason, WaitsFor.DECISION)
+        return find_facts(state.reason).step_of or WaitsFor.DECISION
     if change.waits and state.phase not in {Phase.CONFLICT, Phase.NOT_READY}:
         return WaitsFor.DECISION
     return _WAITING.get(state.phase, WaitsFor.NOBODY)

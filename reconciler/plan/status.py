@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import Condition
 from reconciler.api.porch import GROUP
-from reconciler.base.reasons import Phase, Reason
+from reconciler.base.reasons import Phase, Reason, WaitsFor
 from reconciler.base.text import Text, iso_time, join_texts
 from reconciler.expand import DesiredVariant
 from reconciler.inventory.inventory import PullRequest, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Op, Outcome, Plan, Unfinished, WaitsFor
+from reconciler.plan.changes import Change, Op, Outcome, Plan, Unfinished
 from reconciler.plan.compose import asked_text, first_head, missing_text, undone
 from reconciler.plan.context import PlanContext, PlanTarget, newest_pull
 from reconciler.plan.impact import Loss, loss_value

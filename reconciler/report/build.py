@@ -15,7 +15,7 @@ from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.defects import DefectError, guard, isolate
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Phase, Reason, find_facts
+from reconciler.base.reasons import Phase, Reason, WaitsFor, find_facts
 from reconciler.base.text import Text, date_text, join_texts, plural, some, words
 from reconciler.dependencies.lock.changes import VersionChange
 from reconciler.inventory.inventory import PullRequest, PullState
@@ -30,7 +30,6 @@ from reconciler.plan.changes import (
     Outcome,
     Plan,
     Refusal,
-    WaitsFor,
     exit_of,
     exits_of,
 )

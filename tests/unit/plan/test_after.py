@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.base.reasons import Reason
-from reconciler.plan.changes import Op, Postponed, Unfinished, WaitsFor
+from reconciler.base.reasons import Reason, WaitsFor
+from reconciler.plan.changes import Op, Postponed, Unfinished
 from reconciler.plan.compose import undone, with_after
 from tests.support.plan_values import KEPT, PACKAGE, WEB, a_conflict, a_draft, a_target, web_context
 from tests.support.values import replace

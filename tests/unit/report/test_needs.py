@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from reconciler.base.errors import Location
-from reconciler.base.reasons import Phase, Reason
+from reconciler.base.reasons import Phase, Reason, WaitsFor
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Plan, Refusal, WaitsFor
+from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
 from reconciler.report.build import find_needs
