@@ -393,8 +393,8 @@ def _environment() -> Environment:
     environment.filters["plural"] = plural
     environment.filters["short"] = _short
     environment.filters["clusters"] = clusters_text
-    environment.globals |= {"ROWS": ROWS, "LONGEST": LONGEST, "MOST_UPSTREAM": MOST_UPSTREAM}
-    environment.globals |= {"MOST_FILES": MOST_FILES, "MOST_CONFLICTS": MOST_CONFLICTS}
+    environment.globals.update(ROWS=ROWS, LONGEST=LONGEST, MOST_UPSTREAM=MOST_UPSTREAM)
+    environment.globals.update(MOST_FILES=MOST_FILES, MOST_CONFLICTS=MOST_CONFLICTS)
     return environment
 
 
