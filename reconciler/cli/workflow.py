@@ -125,13 +125,12 @@ def publication(report: Report, code: Exit, changed: str, markdown: str) -> Publ
         "changed": changed,
         "summary": report.summary,
         "counts": orjson.dumps({str(op): count for op, count in report.ops.items()}).decode(),
+        **({} if isinstance(report, CheckReport) else {"checksum": report.checksum}),
         "exit-code": str(int(code)),
     }
     if isinstance(report, CheckReport):
         others = (*report.comparison.unread, *report.comparison.old)
         annotations += (annotate_problem(problem, "warning") for problem in others)
-    else:
-        outputs["checksum"] = report.checksum
     if report.outcome is not None:
         annotations += (annotate_error("Failed", *failure) for failure in failures(report.outcome))
     return Publication(report_value(report), report_sarif(report), markdown, annotations, outputs)

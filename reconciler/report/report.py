@@ -270,7 +270,7 @@ class StatusRow(Struct, frozen=True):
         return (self.package and self.package.message) or self.decisive.message
 
 
-_NO_CONDITION = Condition(type="", status="Unknown")
+_NO_CONDITION = Condition.model_construct(type="", status="Unknown")
 
 
 class ProblemGroup(NamedTuple):
