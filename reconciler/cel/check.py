@@ -49,7 +49,7 @@ class CelError(Exception):
         self.failure = Failure(message, offset, undeclared, is_no_string=is_no_string)
 
 
-def not_a_string(kind: str, offset: int | None = None) -> Failure:
+def not_a_string(kind: str) -> Failure:
     """Return the failure of an expression with a value that is no string, in the wording of Porch."""
     kind = kind.partition("(")[0]
     if kind in {"int", "uint"}:
@@ -58,7 +58,7 @@ def not_a_string(kind: str, offset: int | None = None) -> Failure:
         message = "type conversion not supported for 'type'"
     else:
         message = f"type conversion error from {_PORCH_NAMES.get(kind, kind)} to 'string'"
-    return Failure(message, offset, is_no_string=True)
+    return Failure(message, is_no_string=True)
 
 
 def offset_of(text: str, line: int | None, column: int | None) -> int:

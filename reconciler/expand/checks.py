@@ -218,9 +218,8 @@ def _porch_context(context: PackageContext | None) -> Iterator[Finding]:
 
 
 def _porch_reserved(path: FieldPath, field: str, value: object, key: str) -> Finding:
-    message = (
-        f'spec.packageContext.{field}: Invalid value: {go_json(value)}: must not contain the key "{key}"'
-    )
+    message = f"spec.packageContext.{field}: Invalid value: {go_json(value)}"
+    message += f': must not contain the key "{key}"'
     return Finding((*path, key) if field == "data" else path, message, hint=NO_RESERVED_KEY)
 
 
@@ -372,9 +371,8 @@ def _selectors(
     is_wrong = upstream.revision is not None and upstream.revision < 1 and upstream.revision != PLACEHOLDER
     # Of a set without another choice Porch's own check says it.
     if is_wrong and (chosen or is_optional):
-        step = (
-            "Remove the field to follow the latest published revision" if is_optional else "Write its number"
-        )
+        step = "Remove the field to follow the latest published revision"
+        step = step if is_optional else "Write its number"
         hint = f"{step}, or write -1 to follow the branch."
         yield _at((*at, "revision"), f"must be 1 or greater, not {upstream.revision}", hint)
     # Revision and workspace together must name one revision, which is checked when it is resolved (D9).

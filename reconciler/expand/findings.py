@@ -82,19 +82,14 @@ def locate(finding: Finding, source: Source) -> Location:
     return source.inside(finding.offset, *finding.path)
 
 
-VALID = Condition(type="Stalled", status="False", reason="Valid", message="all validation checks passed")
-RECONCILED = Condition(
-    type="Ready", status="True", reason="Reconciled", message="package variants successfully reconciled"
-)
-RECONCILED_EMPTY = Condition(
-    type="Ready",
-    status="True",
-    reason="Reconciled",
-    message="package variants successfully reconciled; warning: no target is selected",
-)
+def _reconciled(warning: str = "") -> tuple[Condition, ...]:
+    valid = Condition(type="Stalled", status="False", reason="Valid", message="all validation checks passed")
+    message = f"package variants successfully reconciled{warning}"
+    return valid, Condition(type="Ready", status="True", reason="Reconciled", message=message)
 
-SET_READY = (VALID, RECONCILED)
-SET_EMPTY = (VALID, RECONCILED_EMPTY)
+
+SET_READY = _reconciled()
+SET_EMPTY = _reconciled("; warning: no target is selected")
 
 _SET_REASONS = {
     Reason.UPSTREAM_NOT_FOUND: "UpstreamNotFound",

@@ -491,9 +491,8 @@ def find_in_place(
     closest = max((view, *inner), key=lambda candidate: len(candidate.directory))
     if path in closest.packages:
         name = relative_package(path, closest.directory)
-        what = (
-            f"{package} is a package of Repository {closest.key}, which has the directory {closest.directory}"
-        )
+        home = f"Repository {closest.key}, which has the directory {closest.directory}"
+        what = f"{package} is a package of {home}"
         return what, f"Set spec.upstream.repo to {closest.key.name} and spec.upstream.package to {name}."
     for above in parent_directories(path):
         if above in closest.packages:

@@ -155,10 +155,8 @@ def _repositories(scope: TargetScope, matches: Predicate) -> Iterator[SelectedOb
 def selected_repository(view: RepositoryView) -> SelectedObject:
     """Return a Repository as expressions see it."""
     metadata, source = view.manifest.metadata, view.source
-    labels, annotations = metadata.labels or {}, metadata.annotations or {}
-    return SelectedObject(
-        view.key.name, view.key.namespace, labels, annotations, source.location, source.time
-    )
+    labels, annotations, key = metadata.labels or {}, metadata.annotations or {}, view.key
+    return SelectedObject(key.name, key.namespace, labels, annotations, source.location, source.time)
 
 
 def _objects(

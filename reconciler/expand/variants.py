@@ -63,10 +63,8 @@ def variant_name(identifier: str) -> str:
 def stable_uid(instance: str, namespace: str, name: str) -> str:
     """Return the UID of a manifest without one: a UUIDv5 of (instance, namespace, name) (D18)."""
     # As uuid.uuid5, which spends most of its time on creating an object.
-    name = f"{instance}\0{namespace}\0{name}"
-    digest = bytearray(
-        hashlib.sha1(_UUID_NAMESPACE.bytes + name.encode(), usedforsecurity=False).digest()[:16]
-    )
+    data = _UUID_NAMESPACE.bytes + f"{instance}\0{namespace}\0{name}".encode()
+    digest = bytearray(hashlib.sha1(data, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()

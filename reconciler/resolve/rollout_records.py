@@ -281,9 +281,8 @@ def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     pairs = ((member.target, rolling.target(member.key)) for member in record.members)
     # An older version recorded no values.
     older = record.values is None
-    compared = [
-        before == now or (older and now.startswith(before)) for before, now in pairs if before and now
-    ]
+    known_pairs = [(before, now) for before, now in pairs if before and now]
+    compared = [before == now or (older and now.startswith(before)) for before, now in known_pairs]
     # Where none of its packages is left, or understood, the name of the revision tells.
     label, valued = names_asked(rolling)
     is_named = record.revision in (label, valued) or record.revision.startswith(f"{label}@")

@@ -363,9 +363,8 @@ def _check_orders(
     revisions = _revisions(rolling, record)
     problems, notes = [], []
     named = [(ROLL_BACK, ordered, "") for ordered in rolling.taken_back]
-    named += [
-        (name, *pair) for name in (GO, SKIP, START) for pair in _named(rolling.annotations.get(name, ""))
-    ]
+    for name in (GO, SKIP, START):
+        named += ((name, *pair) for pair in _named(rolling.annotations.get(name, "")))
     for name, revision, wave in named:
         written = f"{revision}/{wave}" if wave else revision
         example = f"{current}/{wave if wave in waves else next(iter(waves))}" if wave else current

@@ -311,9 +311,8 @@ class RegistryClient:
         conditional: bool = False,
     ) -> Reply:
         host, path_of_name = split_name(name)
-        endpoint = self._mirror(
-            name, _Endpoint(f"https://{_HUB if host == 'docker.io' else host}", path_of_name)
-        )
+        host = _HUB if host == "docker.io" else host
+        endpoint = self._mirror(name, _Endpoint(f"https://{host}", path_of_name))
         url = f"{endpoint.base}/v2/{endpoint.name}/{path}"
         request = Request(method, url, headers=headers, limit=limit, conditional=conditional)
         return self._call(endpoint, name, request)

@@ -220,13 +220,7 @@ def _pinned(tag: str, digest: str, notes: Diagnostics) -> VersionRange:
 
 
 def read_meta(
-    document: Document,
-    source: Source,
-    *,
-    image: str,
-    version: str,
-    digest: str = "",
-    provides: tuple[Gvk, ...] = (),
+    document: Document, source: Source, *, image: str, version: str, provides: tuple[Gvk, ...] = ()
 ) -> ParsedManifest:
     """Read a package's own `crossplane.yaml` as one candidate. Total.
 
@@ -265,7 +259,6 @@ def read_meta(
     candidate = Candidate(
         PackageId(Ecosystem.XPKG, image),
         number,
-        digest=digest,
         requires=tuple(requires),
         provides=provides,
         platforms=tuple(platforms),

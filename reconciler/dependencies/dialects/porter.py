@@ -123,7 +123,7 @@ def _exact(text: str, path: Path, notes: Diagnostics) -> VersionRange:
 
 
 def read_bundle(
-    document: Document, source: Source, *, repository: str = "", version: str = "", digest: str = ""
+    document: Document, source: Source, *, repository: str = "", version: str = ""
 ) -> ParsedManifest:
     """Read a `porter.yaml` or `bundle.json` as one candidate. Total.
 
@@ -155,7 +155,6 @@ def read_bundle(
     candidate = Candidate(
         PackageId(Ecosystem.BUNDLE, own_name),
         number,
-        digest=digest,
         requires=tuple(requirement for requirement in requirements if requirement is not None),
         interfaces=provides,
         inputs=tuple(sorted(_inputs(document))),
