@@ -328,7 +328,7 @@ def judge_waves(
         status = _judge(wave, wave_members, orders, now, due, is_last=wave is waves[-1])
         if status.phase is WavePhase.COMPLETE and not wave_members and _is_untried(wave, waves, by_wave):
             order = f'annotate the set with {SKIP}: "{orders.revision}/{wave.name}" to go on'
-            why = f"has no package any more, so nothing was tried there: {order}"
+            why = f"has no package any more, so nothing there tells whether to go on: {order}"
             status = WaveStatus(wave.name, WavePhase.WAITING, detail=why, asks=True)
         if holding is None and _asks_first(wave, status, orders):
             order = f'annotate the set with {START}: "{orders.revision}/{wave.name}"'
