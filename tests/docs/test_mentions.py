@@ -53,8 +53,9 @@ NOT_FOR_PEOPLE = (
     "reconciler/functions/builtin/",
     "reconciler/forge/api/github.py",
     "reconciler/admission/",
+    "reconciler/report/json.py",
 )
-"""Words of other programs: messages of functions, GraphQL, and fields of Kubernetes."""
+"""Words of other programs: messages of functions, GraphQL, fields of Kubernetes, and of our JSON."""
 CHECKS: tuple[Check, ...] = (wrong_commands, wrong_options, wrong_names, wrong_fields, wrong_files)
 
 
