@@ -4,12 +4,11 @@ Texts are strings of the code, helps of commands, templates and pages. In string
 where a value is put in. Names in capitals, in angle brackets and values stand for anything.
 """
 
-import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from pydantic.alias_generators import to_camel
@@ -17,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from reconciler.api.annotations import KEYS, PREFIX
 from reconciler.cli.schema import NAMES, manifest_schema
 from reconciler.read.configuration import variable_name, variable_paths
-from tests.support.reference import ROOT, commands, nodes, options, words
+from tests.support.reference import ROOT, Text, code, commands, options, words
 
 VALUE = "{}"
 """Stands for a value that is put into a text."""
@@ -26,39 +25,11 @@ _SPAN = re.compile(r"`([^`\n]+)`")
 Schema = Mapping[str, Any]
 
 
-class Text(NamedTuple):
-    """A text for people, and its place."""
-
-    place: str
-    text: str
-
-
 @cache
 def texts_of_code() -> tuple[Text, ...]:
     """Return every sentence and every line of commands in the code, and the helps of commands."""
-    texts = []
-    for path, every in nodes().items():
-        inner = {id(part) for node in every if isinstance(node, ast.JoinedStr) for part in node.values}
-        documented = {
-            id(node.value)
-            for node in every
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        }
-        for node in every:
-            text = _text(node)
-            if " " in text and id(node) not in inner | documented:
-                texts.append(Text(f"{path}:{node.lineno}", text))
     helps = [Text(f"--help of {' '.join(name)}", command.help or "") for name, command in commands().items()]
-    return (*texts, *helps)
-
-
-def _text(node: ast.AST) -> str:
-    match node:
-        case ast.Constant(value=str(text)):
-            return text
-        case ast.JoinedStr(values=values):
-            return "".join(str(v.value) if isinstance(v, ast.Constant) else VALUE for v in values)
-    return ""
+    return (*(text for module in code() for text in module.texts), *helps)
 
 
 def spans(text: str) -> list[str]:
@@ -225,14 +196,8 @@ def _leads(root: Schema, schema: Schema, path: list[str]) -> bool:
 @cache
 def _field_names() -> set[str]:
     """Return the fields of manifests of all projects that the code reads, and their fixed values."""
-    read = {
-        to_camel(node.target.id)
-        for path, every in nodes().items()
-        for node in every
-        if path.startswith("reconciler/api/")
-        and isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-    }
+    ours = [module for module in code() if module.path.startswith("reconciler/api/")]
+    read = {to_camel(name) for module in ours for name in module.fields}
     return (
         read | words(r"[a-z]+(?:[A-Z][a-z]+)+") | set().union(*(_names_in(_schema(kind)) for kind in NAMES))
     )

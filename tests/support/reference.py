@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
@@ -52,68 +53,6 @@ def listed(text: str, column: int = 0) -> list[str]:
     return [name for row in rows(text) for name in names(row[column])]
 
 
-@cache
-def modules() -> dict[str, ast.Module]:
-    """Return the syntax trees of the package by path."""
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
-
-
-@cache
-def nodes() -> dict[str, list[ast.AST]]:
-    """Return all nodes of the package by path, in the order of `ast.walk`."""
-    return {path: list(ast.walk(tree)) for path, tree in modules().items()}
-
-
-@cache
-def strings() -> tuple[str, ...]:
-    """Return every text in the code that is no docstring."""
-    texts = []
-    for every in nodes().values():
-        described = {
-            id(node.value)
-            for node in every
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        }
-        texts += [
-            node.value
-            for node in every
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described
-        ]
-    return tuple(texts)
-
-
-def words(pattern: str) -> set[str]:
-    """Return every text in the code that is of a pattern."""
-    return {text for text in strings() if re.fullmatch(pattern, text)}
-
-
-def first_arguments(function: str) -> set[str]:
-    """Return the constant first arguments, also by the name `type`, of the calls of a function."""
-    found = set()
-    for every in nodes().values():
-        for node in every:
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function:
-                named = [keyword.value for keyword in node.keywords if keyword.arg == "type"]
-                found |= {str(arg.value) for arg in [*node.args[:1], *named] if isinstance(arg, ast.Constant)}
-    return found
-
-
-def ref_forms() -> set[str]:
-    """Return the forms of all full ref names that the code builds; `*` is a part that varies."""
-    forms = set()
-    for every in nodes().values():
-        inner = {id(part) for node in every if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in every:
-            if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in inner):
-                form = _form(node)
-                if form.startswith("refs/") and " " not in form:
-                    forms.add(form)
-    return {re.sub(r"\*+", _ANY, form) for form in forms}
-
-
 _REF_CONSTANTS = {
     name: getattr(refs, name) for name in ("HEADS", "TAGS", "DRAFTS", "PROPOSED", "DELETION_PROPOSED")
 }
@@ -127,6 +66,92 @@ def _form(node: ast.expr) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(_form(part) for part in node.values)
     return ""
+
+
+class Text(NamedTuple):
+    """A text in the code, and its place; `{}` stands where a value is put in."""
+
+    place: str
+    text: str
+
+
+class Code(NamedTuple):
+    """What tests read of a module, whose syntax tree is not kept: those of the package have 190 MB."""
+
+    path: str
+    strings: tuple[str, ...]
+    """Every text that is no docstring; a part of a longer one is one, too."""
+    texts: tuple[Text, ...]
+    """Every sentence that is no docstring, as a whole."""
+    fields: tuple[str, ...]
+    """The names with an annotation."""
+    calls: tuple[tuple[str, str], ...]
+    """The constant first arguments, also by the name `type`, of calls: function and argument."""
+    refs: tuple[str, ...]
+    """The forms of full ref names; `*` is a part that varies."""
+
+
+@cache
+def code() -> tuple[Code, ...]:
+    """Return what is read of each module of the package."""
+    return tuple(map(_read, sorted(PACKAGE.rglob("*.py"))))
+
+
+def _read(path: Path) -> Code:
+    every = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    place = path.relative_to(ROOT).as_posix()
+    inner = {id(part) for node in every if isinstance(node, ast.JoinedStr) for part in node.values}
+    described = {id(node.value) for node in every if isinstance(node, ast.Expr)}
+    said = [node for node in every if isinstance(node, ast.Constant | ast.JoinedStr)]
+    own = [node for node in said if id(node) not in described]
+    whole = [node for node in own if id(node) not in inner]
+    refs = {_form(node) for node in said if id(node) not in inner}
+    return Code(
+        place,
+        tuple(node.value for node in own if isinstance(node, ast.Constant) and isinstance(node.value, str)),
+        tuple(Text(f"{place}:{node.lineno}", text) for node in whole if " " in (text := _text(node))),
+        tuple(
+            node.target.id
+            for node in every
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        ),
+        tuple(
+            (node.func.id, argument)
+            for node in every
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            for argument in _first_arguments(node)
+        ),
+        tuple(form for form in refs if form.startswith("refs/") and " " not in form),
+    )
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in values)
+    return ""
+
+
+def _first_arguments(call: ast.Call) -> list[str]:
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "type"]
+    return [str(arg.value) for arg in [*call.args[:1], *named] if isinstance(arg, ast.Constant)]
+
+
+def words(pattern: str) -> set[str]:
+    """Return every text in the code that is of a pattern."""
+    return {text for module in code() for text in module.strings if re.fullmatch(pattern, text)}
+
+
+def first_arguments(function: str) -> set[str]:
+    """Return the constant first arguments, also by the name `type`, of the calls of a function."""
+    return {argument for module in code() for name, argument in module.calls if name == function}
+
+
+def ref_forms() -> set[str]:
+    """Return the forms of all full ref names that the code builds; `*` is a part that varies."""
+    return {re.sub(r"\*+", _ANY, form) for module in code() for form in module.refs}
 
 
 @cache
