@@ -199,8 +199,9 @@ def _waits_for(state: After, change: Change, target: PlanTarget) -> WaitsFor:
 
 def _recorded_time(state: After, target: PlanTarget) -> int:
     """Return the recorded time if the phase and the branch are the same, else 0."""
-    recorded = target.before.recorded
-    if recorded is None or state.phase is Phase.PUBLISHED:
+    # Most packages are published: their statuses are not read.
+    recorded = None if state.phase is Phase.PUBLISHED else target.before.recorded
+    if recorded is None:
         return 0
     return recorded.since if (recorded.phase, recorded.head) == (state.phase, first_head(state.head)) else 0
 
