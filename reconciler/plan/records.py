@@ -1,6 +1,6 @@
 """The files of the state branch as they are once the plan is applied (D3)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -91,7 +91,7 @@ def plan_records(
         for lock in locks.values()
         if lock and (lock.key in records or (lock.held and lock.key in context.variants))
     }
-    files |= {record_path(rollout): record_bytes(rollout) for rollout in _rollouts(context)}
+    files |= {record_path(rollout): record_bytes(rollout) for rollout in _rollouts(context, records)}
     files |= _refused_deletions(context.diff.waiting, refused)
     if context.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
@@ -410,9 +410,20 @@ def _sets(context: PlanContext, variants: Iterable[PackageVariantRecord]) -> Ite
             yield old
 
 
-def _rollouts(context: PlanContext) -> Iterator[RolloutRecord]:
-    """Yield the record of every rollout: as it is now, or as it was while its set cannot be understood."""
-    now = {rollout.key: rollout.record for rollout in context.resolution.rollouts}
+def _rollouts(context: PlanContext, records: Container[ObjectName]) -> Iterator[RolloutRecord]:
+    """Yield the record of every rollout: as it is now, or as it was while its set cannot be understood.
+
+    Targets that left go with their records.
+    """
+    now = {}
+    for rollout in context.resolution.rollouts:
+        record = rollout.record
+        members = tuple(m for m in record.members if m.key in context.variants or m.key in records)
+        if len(members) < len(record.members):
+            used = {member.before.values for member in members if member.before is not None}
+            values = {digest: of for digest, of in (record.values or {}).items() if digest in used}
+            record = replace(record, members=members, values=values)
+        now[rollout.key] = record
     for key, old in context.inventory.rollouts.items():
         recorded = context.inventory.set_records.get(key.owner)
         if key not in now and recorded is not None and key.owner not in context.desired.targets:
