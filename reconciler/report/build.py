@@ -854,27 +854,20 @@ def tell(plan: Plan, show: Callable[[Plan], T]) -> T:
 
 def tell_comparison(comparison: Comparison, show: Callable[[Comparison], T]) -> T:
     """Return what `show` makes of a comparison, where the rows that it breaks with are new problems."""
-    kinds = (comparison.new, comparison.old, comparison.fixed, comparison.unread)
+    lists = {kind: getattr(comparison, kind) for kind in ("new", "old", "fixed", "unread")}
 
     def show_without(left_out: Collection[Hashable], more: Sequence[Problem]) -> T:
         if not left_out:
             return show(comparison)
-        new, old, fixed, unread = (_rest(problems, left_out) for problems in kinds)
-        return show(
-            replace(
-                comparison,
-                packages=tuple(p for p in comparison.packages if p.change.package not in left_out),
-                variants=tuple(variant for variant in comparison.variants if variant.key not in left_out),
-                new=(*new, *more),
-                old=old,
-                fixed=fixed,
-                unread=unread,
-            )
-        )
+        problems = {kind: _rest(of_kind, left_out) for kind, of_kind in lists.items()}
+        packages = tuple(p for p in comparison.packages if p.change.package not in left_out)
+        variants = tuple(variant for variant in comparison.variants if variant.key not in left_out)
+        part = replace(comparison, packages=packages, variants=variants, **problems)
+        return show(replace(part, new=(*part.new, *more)))
 
     packages = (difference.change.package for difference in comparison.packages)
     variants = (variant.key for variant in comparison.variants)
-    return tell_rows((*packages, *variants, *chain.from_iterable(kinds)), show_without, _subject)
+    return tell_rows((*packages, *variants, *chain(*lists.values())), show_without, _subject)
 
 
 def _rest(problems: Iterable[Problem], left_out: Collection[Hashable]) -> tuple[Problem, ...]:

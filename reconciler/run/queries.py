@@ -164,7 +164,7 @@ def _cluster_row(
     One that is neither stalled nor waits for its activation has the state of the package that delivers it.
     """
     row, waiting = StatusRow(owner), overview.waiting_for
-    status = replace(delivery, repository=None, name="", head="", pull=0, url="")
+    status = replace(delivery, package=None, repository=None, name="", head="", pull=0, url="")
     if delivery.repository is not None and waiting:
         waiting = f"{delivery.repository.name}/{delivery.name}: {waiting}"
     if row.condition("Ready").status == "False":
