@@ -60,6 +60,7 @@ def test_a_pipe_in_a_downstream_costs_that_repository_only(place: str, world: Wo
 
     assert applied.code == Exit.UNAVAILABLE, applied
     assert f"{odd} is a named pipe, not a file, and is not read" in applied.out + applied.err
+    assert "Remove it. A repository has files and directories only." in applied.out + applied.err
     assert [has_draft(world, edge) for edge in ("edge-1", "edge-3")] == [True, True]
     odd.unlink()
     if place not in {"HEAD", "config"}:  # without them it is no repository
