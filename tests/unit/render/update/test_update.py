@@ -25,6 +25,10 @@ def cm(name: str, a: str = "x", more: str = "") -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  a: {a}\n{more}"
 
 
+def in_namespace(name: str) -> str:
+    return cm("c").replace("  name: c\n", f"  name: c\n  namespace: {name}\n")
+
+
 def update(
     original: Mapping[str, str], upstream: Mapping[str, str], local: Mapping[str, str], **options: Any
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
@@ -103,11 +107,21 @@ def test_documents_are_inserted_where_upstream_has_them() -> None:
 
 
 def test_resource_in_namespace_of_mutator_follows_upstream() -> None:
-    here = cm("c").replace("  name: c\n", "  name: c\n  namespace: prod\n")
+    here = in_namespace("prod")
 
     texts, _ = update({"r.yaml": cm("c")}, {"r.yaml": cm("c", "up")}, {"r.yaml": here})
 
     assert texts == {"r.yaml": here.replace("a: x", "a: up")}
+
+
+def test_resource_in_namespace_of_mutator_is_one_of_upstreams_alone() -> None:
+    base = f"{in_namespace('one')}---\n{in_namespace('two')}"
+    upstream = base.replace("a: x", "a: up")
+
+    texts, conflicts = update({"r.yaml": base}, {"r.yaml": upstream}, {"r.yaml": in_namespace("prod")})
+
+    assert texts == {"r.yaml": in_namespace("prod").replace("a: x", "a: up")}
+    assert kinds(conflicts) == [("r.yaml", "ConfigMap two/c", "", "DeletedLocally")]
 
 
 def test_a_merge_comment_names_a_renamed_resource() -> None:
