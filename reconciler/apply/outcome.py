@@ -14,7 +14,8 @@ from reconciler.base.errors import Exit, ReconcilerError
 from reconciler.forge.registry import Forge
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import Oid, PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Effect, Unfinished
 from reconciler.policy import CommitPolicy, RiskPolicy
 from reconciler.report.diff import DifferenceReader
@@ -90,7 +91,7 @@ class Target(Struct, frozen=True):
     """A repository to write to: its mirror, its forge, commits, names of packages, and classes of risks.
 
     Targets of one run share the readers of differences and of upstream commits. `texts` are those of pull
-    requests that are about no package, by their heads.
+    requests that are about no package, by their heads, `contents` the packages that the plan read, by tree.
     """
 
     mirror: Mirror
@@ -102,3 +103,4 @@ class Target(Struct, frozen=True):
     differences: DifferenceReader = field(default_factory=DifferenceReader)
     log: UpstreamLog | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[Oid, Files] = field(default_factory=dict)

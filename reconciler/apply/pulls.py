@@ -18,7 +18,6 @@ from reconciler.forge.api.forge import ApiForge, has_issues
 from reconciler.forge.http import Transport
 from reconciler.forge.local.forge import LocalForge, LocalMerge
 from reconciler.forge.registry import Forge
-from reconciler.git.repository import Mirror
 from reconciler.git.trees import PackageRefusedError
 from reconciler.http.client import LimitedError, duration_text
 from reconciler.inventory.inventory import PullRequest
@@ -65,7 +64,7 @@ class PullRequestTexts:
         members = self._groups[change.group] if change.group else [change]
         files, described, links, upstream = {}, [], {}, {}
         for member in members:
-            before, after = _sides(target.mirror, member, pull)
+            before, after = _sides(target, member, pull)
             with _COMPARING:
                 files[member.package] = target.differences.changes(before, after, member.own_names)
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
@@ -209,23 +208,25 @@ def remaining_effects(results: Mapping[str, Result], targets: Mapping[str, Targe
             yield Effect(transport.base, EffectKind.OPENED, error=message, is_left=True)
 
 
-def _sides(mirror: Mirror, change: Change, pull: PullRequest) -> tuple[Files, Files]:
+def _sides(target: Target, change: Change, pull: PullRequest) -> tuple[Files, Files]:
     """Return the package as the base has it and as the pull request proposes it."""
-    path, refs = change.package.path, mirror.refs()
+    path, refs = change.package.path, target.mirror.refs()
     written = change.written.files if change.written is not None else {}
-    before = _files(mirror, refs.get(f"{HEADS}{pull.base}"), path, written)
+    before = _files(target, refs.get(f"{HEADS}{pull.base}"), path, written)
     if written or any(isinstance(write, WriteRemoval) for write in change.writes):
         return before, written
-    return before, _files(mirror, refs.get(f"{HEADS}{pull.head}"), path, before)
+    return before, _files(target, refs.get(f"{HEADS}{pull.head}"), path, before)
 
 
-def _files(mirror: Mirror, commit: Oid | None, path: str, other: Files) -> Files:
+def _files(target: Target, commit: Oid | None, path: str, other: Files) -> Files:
     """Return a package at a commit; none where it cannot be read: the text does without."""
-    tree = mirror.subtree(commit, path) if commit else None
+    tree = target.mirror.subtree(commit, path) if commit else None
     if tree is None:
         return {}
+    if tree in target.contents:
+        return target.contents[tree]
     try:
-        return mirror.files(tree, Limits(), other)
+        return target.mirror.files(tree, Limits(), other)
     except (PackageRefusedError, UnavailableError):
         return {}
 

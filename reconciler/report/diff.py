@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.text import inert, is_visible, plural, terminal
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
+from reconciler.names.filled import changed_paths
 from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues
 from reconciler.render.update.sides import file_text, is_text
@@ -54,9 +55,7 @@ class DifferenceReader:
         values = values_in_secrets(before, after, own_values=own_values)
         changes: list[FileChange] = []
         room = MOST_TEXT
-        for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
-            if before.get(path) == after.get(path):
-                continue
+        for path in sorted(changed_paths(before, after), key=lambda path: (path == KPTFILE, path)):
             change = self._change(path, before.get(path), after.get(path), own_values, values)
             if len(change.text) > room:
                 change = change._replace(text="", note="does not fit here")

@@ -52,6 +52,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
                     differences,
                     log,
                     texts,
+                    planned.contents,
                 )
         except DefectError as error:
             unusable[url] = error

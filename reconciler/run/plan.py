@@ -422,6 +422,8 @@ class PlannedRun(Struct, frozen=True):
     inputs: RunInputs
     fleet: ResolvedFleet
     plan: Plan
+    contents: Contents = field(default_factory=dict)
+    """The packages that rendering read, by tree."""
 
     @property
     def desired(self) -> Desired:
@@ -534,7 +536,7 @@ def _plan(inputs: RunInputs, shard: Shard, resolving: ResolveOptions) -> Planned
             learn_names(partial(_names, plan))
             # After the checksum: what a run is given decides nothing.
             noted = replace(plan, notes=tuple(dict.fromkeys((*plan.notes, *shown_credentials()))))
-            return PlannedRun(inputs, fleet, noted)
+            return PlannedRun(inputs, fleet, noted, contents)
         # Others may have counted on what it would publish: they are resolved again.
         defects |= stalling
 
