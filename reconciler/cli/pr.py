@@ -38,6 +38,7 @@ from reconciler.cli.pull_requests import (
     shared_error,
     unheld_error,
 )
+from reconciler.forge.local.forge import LocalForge
 from reconciler.forge.local.merge import DeletionHead, OutdatedError, parse_head
 from reconciler.forge.local.pulls import head_branches
 from reconciler.inventory.inventory import PullState, RecordedStatus
@@ -151,23 +152,20 @@ def merge(settings: RunOptions, printer: Printer, name: str, *, dry_run: bool) -
       reconciler pr merge edge-east/nginx
       reconciler pr merge 'edge-*/nginx' --dry-run
     """
-    chosen = _choose(settings, name, "Merge")
     plan = cache(lambda: plan_run(settings))
-    for target in chosen:
-        shared = shared_error(target, [name], "Merge", "pr merge")
-        if error := closed_error(target) or unheld_error(target) or shared:
-            raise error
 
-    def act(listed: ListedPull) -> dict[str, str]:
+    def check(listed: ListedPull) -> RefusedError | None:
+        shared = shared_error(listed, [name], "Merge", "pr merge")
+        return closed_error(listed) or unheld_error(listed) or shared
+
+    def act(forge: LocalForge, listed: ListedPull) -> dict[str, str]:
         try:
-            return {
-                "commit": local_forge(listed, "Merge").merge(listed.pull.number, expect=listed.pull.head_oid)
-            }
+            return {"commit": forge.merge(listed.pull.number, expect=listed.pull.head_oid)}
         except OutdatedError as error:
             raise outdated_error(error, listed, plan) from error
 
-    done = _Step("Merge", "merged", "merge", "merged")
-    return done.take(chosen, act, printer, dry_run=dry_run)
+    step = _Step("Merge", "merged", "merged", check, act)
+    return step.take(settings, name, printer, dry_run=dry_run)
 
 
 @pr.command()
@@ -183,22 +181,20 @@ def close(settings: RunOptions, printer: Printer, name: str, comment: str, *, dr
     Example:
       reconciler pr close edge-east#3 --comment "Not before the sale"
     """
-    chosen = _choose(settings, name, "Close")
-    if shared := next(
-        filter(None, (shared_error(pull, [name], "Close", "pr close") for pull in chosen)), None
-    ):
-        raise shared
-    merged = next((listed for listed in chosen if listed.pull.state is PullState.MERGED), None)
-    if merged is not None:
-        hint = "Revert its commit on the base, or change what its variant asks for."
-        raise RefusedError(f"Pull request {merged.name} was merged and cannot be closed", hint=hint)
 
-    def act(listed: ListedPull) -> dict[str, str]:
-        local_forge(listed, "Close").reject(listed.pull.number, comment=comment)
+    def check(listed: ListedPull) -> RefusedError | None:
+        shared = shared_error(listed, [name], "Close", "pr close")
+        if shared or listed.pull.state is not PullState.MERGED:
+            return shared
+        hint = "Revert its commit on the base, or change what its variant asks for."
+        return RefusedError(f"Pull request {listed.name} was merged and cannot be closed", hint=hint)
+
+    def act(forge: LocalForge, listed: ListedPull) -> dict[str, str]:
+        forge.reject(listed.pull.number, comment=comment)
         return {}
 
-    done = _Step("Close", "closed", "close", "closed")
-    return done.take(chosen, act, printer, dry_run=dry_run)
+    step = _Step("Close", "closed", "closed", check, act)
+    return step.take(settings, name, printer, dry_run=dry_run)
 
 
 @pr.command()
@@ -216,52 +212,46 @@ def reopen(settings: RunOptions, printer: Printer, name: str, *, dry_run: bool) 
       reconciler pr reopen edge-east#3
     """
 
-    def act(listed: ListedPull) -> dict[str, str]:
-        local_forge(listed, "Reopen").reopen(listed.pull.number)
+    def act(forge: LocalForge, listed: ListedPull) -> dict[str, str]:
+        forge.reopen(listed.pull.number)
         return {}
 
-    done = _Step("Reopen", "reopened", "reopen", "open")
-    return done.take(_choose(settings, name, "Reopen"), act, printer, dry_run=dry_run)
-
-
-def _choose(settings: RunOptions, name: str, verb: str) -> list[ListedPull]:
-    """Return the pull requests that match `name`, all of which Git keeps."""
-    world = read_inputs(settings, writes=True, lists_ended=True)
-    require_readable(world.inventory, [name])
-    chosen = find_pulls(list_pulls(world), name)
-    for listed in chosen:
-        local_forge(listed, verb)
-    return chosen
+    step = _Step("Reopen", "reopened", "open", lambda _: None, act)
+    return step.take(settings, name, printer, dry_run=dry_run)
 
 
 class _Step(NamedTuple):
-    """A step of pull requests: its kind in JSON, participle and verb, and the state that it leads to."""
+    """A step of pull requests: its kind in JSON, participle, the state that it leads to, and what it does.
+
+    `check` returns why a pull request may not take it.
+    """
 
     kind: str
     done: str
-    verb: str
     state: str
+    check: Callable[[ListedPull], RefusedError | None]
+    act: Callable[[LocalForge, ListedPull], dict[str, str]]
 
-    def take(
-        self,
-        pulls: Sequence[ListedPull],
-        act: Callable[[ListedPull], dict[str, str]],
-        printer: Printer,
-        *,
-        dry_run: bool,
-    ) -> Exit:
-        """Take the step for each pull request, or tell what it would do, and print it."""
-        tasks = track(pulls, "changing pull requests")
-        results = [(task, {} if dry_run else act(task)) for task in tasks]
+    def take(self, settings: RunOptions, name: str, printer: Printer, *, dry_run: bool) -> Exit:
+        """Take the step for each pull request that matches `name`, or tell what it would do, and print it."""
+        world = read_inputs(settings, writes=True, lists_ended=True)
+        require_readable(world.inventory, [name])
+        chosen = find_pulls(list_pulls(world), name)
+        forges = [local_forge(listed, self.kind) for listed in chosen]
+        for listed in chosen:
+            if error := self.check(listed):
+                raise error
+        tasks = track(list(zip(forges, chosen, strict=True)), "changing pull requests")
+        results = [(listed, {} if dry_run else self.act(forge, listed)) for forge, listed in tasks]
         mode = {"dryRun": True} if dry_run else {}
-        rows = ({"pullRequest": task.name, **fields, **mode} for task, fields in results)
-        lines = (self._line(task, dry_run=dry_run) for task, _ in results)
+        rows = ({"pullRequest": listed.name, **fields, **mode} for listed, fields in results)
+        lines = (self._line(listed, dry_run=dry_run) for listed in chosen)
         printer.show(listing(self.kind, rows), lines)
         return Exit.DONE
 
     def _line(self, listed: ListedPull, *, dry_run: bool) -> str:
         """Return what was done to a pull request; nothing was if it had that state already."""
-        word = f"would {self.verb}" if dry_run else self.done
+        word = f"would {self.kind.lower()}" if dry_run else self.done
         if listed.pull.state == self.state:
             word = f"already {self.state}"
         return f"{word} {terminal(listed.name)} {terminal(listed.pull.title)}"
