@@ -49,7 +49,7 @@ def packed(chunks: Iterable[bytes]) -> bytes:
 
 @lru_cache
 def _packed(chunk: bytes) -> bytes:
-    return gzip.compress(chunk, 1, mtime=0)
+    return gzip.compress(chunk, mtime=0)
 
 
 def _bomb(before: bytes, kind: bytes, name: str) -> bytes:
@@ -60,7 +60,8 @@ def _bomb(before: bytes, kind: bytes, name: str) -> bytes:
 
 @lru_cache
 def _many(folder: str) -> bytes:
-    return b"".join(_member(Member(f"{folder}{number}.yaml")) for number in range(_MANY))
+    files = (_member(Member(f"{folder}{number}.yaml")) for number in range(_MANY))
+    return gzip.compress(b"".join(files), mtime=0)
 
 
 def _with_checksum(header: bytearray) -> bytes:
@@ -123,7 +124,7 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
         },
         "many headers": Hostile(packed([first, small * 2000, _member(twice), bytes(1024)]), headers),
         "many files": Hostile(
-            packed([first, _many(inside), bytes(1024)]),
+            packed([first]) + _many(inside) + packed([bytes(1024)]),
             "has more than 10000 files",
         ),
         "large file": Hostile(_bomb(first, tarfile.REGTYPE, path), f"it has {_LARGE} bytes"),

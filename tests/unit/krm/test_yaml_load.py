@@ -125,7 +125,6 @@ HOSTILE = [
     Hostile("half a UTF-16 character", b"\xff\xfea", 0),
     Hostile("a Helm template", b"{{- if .Values.x }}\na: {{ .Values.y }}\n{{- end }}\n", 1),
     Hostile("a tab as indentation", b"a:\n\tb: 1", 2),
-    Hostile("50 MB", b"#" * (50 << 20), 0),
     Hostile("a merge of a scalar", b"<<: 1", 1),
     Hostile("an unknown directive's tag", b"a: !x!y 1", 1),
     Hostile("an unterminated string", b'a: "x', 1),
@@ -144,6 +143,12 @@ def test_hostile_input_is_an_error_with_a_position(case: Hostile, aliases: Alias
     assert caught.value.message
     if case.line:
         assert caught.value.line == case.line
+
+
+@pytest.mark.parametrize("limits", [PACKAGE_LIMITS, MANIFEST_LIMITS], ids=["package", "manifest"])
+def test_fifty_megabytes_are_an_error(limits: YamlLimits) -> None:
+    with pytest.raises(YamlError):
+        load_documents(b"#" * (50 << 20), limits)
 
 
 def test_deep_input_does_not_crash_the_smaller_stack_of_a_thread() -> None:
