@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 LockFiles = Mapping[str, bytes]
 
 _SHORT = 12
+_UNREAD = frozenset(
+    {
+        *(Reason.DUPLICATE_KEY, Reason.INVALID_YAML, Reason.MANIFEST_UNREADABLE, Reason.MISSING_FIELD),
+        *(Reason.UNKNOWN_GROUP, Reason.UNKNOWN_KIND, Reason.UNSUPPORTED_VERSION),
+    }
+)
+"""Problems of a file without an object: what it declares is not known."""
 _NAMED = 3
 """Packages that a problem names; more of them are counted."""
 
@@ -192,11 +199,12 @@ class Comparison(Struct, frozen=True):
     """Everything that merging `head` would change in `base`, sorted by identity, and what is wrong.
 
     `new` are the problems that the change brings, `old` those that were there before it, `fixed`
-    those that it ends; so for `refusals`. The first `dangers` of `pins` change what runs in clusters, or who
-    owns its kinds. `losses` are the objects of clusters that go with it, `judged` the packages with
-    what their clusters would answer to it alone, `unjudged` what nothing is known about. `deep` tells whether
-    packages were compared. Nothing is known about the packages of repositories in `unread`, nor about the
-    `postponed` ones: their functions had no time. Without `has_manifests` neither side has one.
+    those that it ends, and does not only hide behind new ones; so for `refusals`. The first `dangers` of
+    `pins` change what runs in clusters, or who owns its kinds. `losses` are the objects of clusters that go
+    with it, `judged` the packages with what their clusters would answer to it alone, `unjudged` what nothing
+    is known about. `deep` tells whether packages were compared. Nothing is known about the packages of
+    repositories in `unread`, nor about the `postponed` ones: their functions had no time. Without
+    `has_manifests` neither side has one.
     """
 
     variants: tuple[VariantDifference, ...] = ()
@@ -246,9 +254,11 @@ def compare(base: Side, head: Side) -> Comparison:
     covered |= {*head.functions.values()}
     old = [p for p in head.problems if _identity(p) in seen]
     old += _as_problems(o for o in after if o in before and o.location not in covered)
-    fixed = [p for p in base.problems if _identity(p) not in still]
+    unchecked = _Unchecked.of([p for p in head.problems if _identity(p) not in seen], base.desired)
+    fixed = [p for p in base.problems if _identity(p) not in still and not unchecked.hides(p)]
     covered = {base.functions[problem] for problem in fixed if problem in base.functions}
-    fixed += _as_problems(o for o in before if o not in after and o.location not in covered)
+    gone = (o for o in before if o not in after and not unchecked.hides(o))
+    fixed += _as_problems(o for o in gone if o.location not in covered)
     was, will = base.desired.targets, head.desired.targets
     return Comparison(
         variants=tuple(_variants(base, head)),
@@ -306,6 +316,28 @@ def _identity(problem: Problem) -> tuple[str, str, Text, str]:
     return problem.location.path, problem.reason, problem.message, problem.subject
 
 
+class _Unchecked(NamedTuple):
+    """Objects that the new problems of a change stall, and unread files: nothing else of them is checked."""
+
+    subjects: frozenset[str]
+    paths: frozenset[str]
+
+    @classmethod
+    def of(cls, new: Iterable[Problem], desired: Desired) -> Self:
+        """Return it for the variants of the base; those of a set stall with it."""
+        stalled = {problem.subject for problem in new if problem.subject}
+        variants = {
+            v.owner.subject for v in desired.variants if v.set_key and set_key(v.set_key).subject in stalled
+        }
+        unread = frozenset(p.location.path for p in new if not p.subject and p.reason in _UNREAD)
+        return cls(frozenset(stalled | variants), unread)
+
+    def hides(self, former: "Problem | _Obstacle") -> bool:
+        """Tell whether a problem of the base may be there still."""
+        has_object = former.subject or former.reason not in _UNREAD
+        return former.subject in self.subjects or bool(has_object and former.location.path in self.paths)
+
+
 # Packages that would not be ready
 
 
@@ -315,13 +347,14 @@ class _Obstacle(PartlyCompared, frozen=True):
     It is the same on both sides of a change wherever it is written there.
     """
 
-    UNCOMPARED = frozenset({"location", "hint"})
+    UNCOMPARED = frozenset({"location", "hint", "subject"})
 
     package: str
     reason: str
     message: Text
     location: Location
     hint: Text = ""
+    subject: str = ""
 
 
 def _obstacles(side: Side) -> Iterator[_Obstacle]:
@@ -337,26 +370,26 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
             continue
         package = f"{change.repository.name}/{change.package.path}"
         template = (*variant.target_path, "template") if variant.target_path else ("spec",)
-        upstream = variant.source.at("spec", "upstream")
+        upstream, subject = variant.source.at("spec", "upstream"), variant.owner.subject
         for fault in change.faults:
             where = _function_location(variant, fault, template)
             text = fault.message if where else f"{fault.message} (in the package of {change.upstream_to})"
             hint = fault.hint or "Correct the configuration of the function, or what it works on."
-            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, hint)
+            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, hint, subject)
         for judgement in change.judgements if is_problem else ():
             if judgement.is_refusal:
                 hint = "Correct the package, or make its cluster take it: docs/guides/admission.md."
-                yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream, hint)
+                yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream, hint, subject)
         for condition in side.plan.conditions.get(variant.owner, ()):
             if condition.reason == POINT_EMPTY:
                 hint = "Add the object to the snapshot, or correct spec.injectors."
                 where = variant.source.at(*template, "injectors") if variant.spec.injectors else upstream
-                yield _Obstacle(package, Reason.NOT_READY, condition.message or "", where, hint)
+                yield _Obstacle(package, Reason.NOT_READY, condition.message or "", where, hint, subject)
         # Several sides of a conflict are a question; where a manifest is to blame it has a problem already.
         is_told = blamed & {variant.owner, set_key(variant.set_key) if variant.set_key else variant.owner}
         if change.op is Op.BLOCK and change.reason is not Reason.MERGE_CONFLICT and not is_told:
             hint = "Correct the package at its upstream, or what the manifest asks for."
-            yield _Obstacle(package, change.reason, change.message, upstream, hint)
+            yield _Obstacle(package, change.reason, change.message, upstream, hint, subject)
 
 
 def _function_location(variant: DesiredVariant, fault: FunctionFault, template: FieldPath) -> Location | None:

@@ -10,6 +10,7 @@ from reconciler.api.porch import Function, PackageVariantSpec, Pipeline, Upstrea
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
+from reconciler.expand.variants import set_key
 from reconciler.inventory.inventory import Commit, Control, Inventory, ReviewedLock, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.objects import File
@@ -151,6 +152,26 @@ def test_a_problem_that_moved_is_the_same_problem() -> None:
         ["two"],
     ]
     assert problem_sentence(found) == "Problems: 1 new, 1 fixed, 1 there before"
+
+
+@pytest.mark.parametrize(
+    ("there_before", "brings", "is_fixed"),
+    [
+        pytest.param("", "default/web", False, id="its owner stalls for another reason"),
+        pytest.param("default/web", "default/web", True, id="both problems were seen"),
+        pytest.param("", "default/www", True, id="another object stalls"),
+        pytest.param("", "", False, id="its file cannot be read"),
+    ],
+)
+def test_problem_that_a_worse_one_hides_is_not_fixed(
+    there_before: str, brings: str, *, is_fixed: bool
+) -> None:
+    place = Location("a.yaml", 1)
+    missing = Problem(place, Reason.UPSTREAM_NOT_FOUND, "none", subject="default/web")
+    worse = Problem(place, Reason.INVALID_MANIFEST if brings else Reason.INVALID_YAML, "odd", subject=brings)
+    base = side(problems=(missing, worse) if there_before else (missing,))
+
+    assert compare(base, side(problems=(worse,))).fixed == ((missing,) if is_fixed else ())
 
 
 def test_only_new_refusals_count() -> None:
@@ -366,6 +387,16 @@ def test_what_people_cannot_answer_in_a_draft_is_a_problem(
     assert [problem.message for problem in found.new] == new, reason
     assert len(found.old) == len(faults[0] & faults[1])
     assert len(found.fixed) == len(faults[0] - faults[1])
+
+
+@pytest.mark.parametrize("set_name", ["", "edges"])
+def test_package_whose_manifest_stalls_is_not_called_ready(set_name: str) -> None:
+    of_set = ObjectName("default", set_name) if set_name else None
+    owner = set_key(of_set) if of_set else WEB.owner
+    problem = Problem(Location("web.yaml", 1), Reason.INVALID_MANIFEST, "odd").owned_by(owner)
+    base = replace(of_web(made(faults=(FAULT,))), desired=Desired((replace(WEB, set_key=of_set),)))
+
+    assert compare(base, side(problems=(problem,))).fixed == ()
 
 
 def test_package_whose_manifest_is_to_blame_is_told_once() -> None:
