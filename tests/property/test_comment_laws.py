@@ -154,16 +154,6 @@ class Author:
                     notes.insert(self._below(len(old) + 1) + (notes[:1] == [""]), self._note())
         self._drop_impossible(root)
 
-    def move_comment(self, root: Part, note: str) -> None:
-        """Move a comment with a line of its own to another place, if it is still there."""
-        parts, lines = [*root.walk()], [place for place in PLACES if place != "behind"]
-        for notes in (getattr(part, place) for part in parts for place in lines):
-            if note in notes:
-                notes.remove(note)
-                getattr(self._random.choice(parts), self._random.choice(lines)).append(note)
-                break
-        self._drop_impossible(root)
-
     def _decorate(self, root: Part) -> None:
         for part in root.walk():
             for place in PLACES:
@@ -271,15 +261,12 @@ def listed(updated: Updated) -> str:
 def draw(random: Random, layout: Layout = PLAIN) -> tuple[Part, Part, Part]:
     """Return a document, and what two authors made of it."""
     base = Author(random, "b", layout).document()
-    moving = random.choice([*notes_of(base)] or [""])
     sides = []
     for name in ("u", "l"):
         side, author = deepcopy(base), Author(random, name, layout)
         for edit in (author.edit_values, author.edit_parts, author.edit_comments):
             if random.randrange(3):
                 edit(side)
-        if random.randrange(2):
-            author.move_comment(side, moving)
         sides.append(side)
     return base, *sides
 
@@ -314,9 +301,8 @@ def test_every_comment_of_both_sides_comes_once_or_is_listed(random: Random, lay
         assert note in text + dropped, note
     if not updated.conflicts:
         for note in old.keys() - (theirs.keys() & ours.keys()):
-            is_moved = {**theirs, **ours}.get(note, old[note]) != old[note]
             is_removed = all(old[note][0] in each for each in names)  # and not with its value
-            assert is_moved or not is_removed or note not in text, f"{note} was removed"
+            assert not is_removed or note not in text, f"{note} was removed"
         for note in old.keys() & theirs.keys() & ours.keys():
             assert note in text + dropped, f"{note} was left alone"
 
