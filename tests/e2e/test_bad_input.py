@@ -210,6 +210,18 @@ ROWS = {
         "'../y' is not a path inside the repository",
         "from the repository's root",
     ),
+    **{
+        f"a directory for packages that is a {what}": Row(
+            "repositories",
+            "../edge-a.git\n",
+            f"../edge-a.git\n    directory: {directory}\n",
+            "21:16",
+            "InvalidManifest",
+            f"directory {directory} is a {what} on branch main",
+            "Name a directory that holds packages",
+        )
+        for what, directory in {"package": "web", "file": "README.md"}.items()
+    },
     "a revision that no package has": Row(
         "logs", "revision: 1", "revision: 0", "10:15", "ValidationError", "not 0", "follow the latest"
     ),

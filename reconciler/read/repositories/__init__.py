@@ -248,6 +248,9 @@ def _read_views(
     tag_objects = mirror.tag_commits()
     yield from (_no_branch(view, mirror) for view, content in contents if not _has_branch(view, content))
     contents = [(view, content) for view, content in contents if _has_branch(view, content)]
+    unfit = {view.key: what for view, content in contents if (what := _unfit_directory(view, content))}
+    yield from (_no_place(view, unfit[view.key]) for view, _ in contents if view.key in unfit)
+    contents = [(view, content) for view, content in contents if view.key not in unfit]
     read = read_packages(mirror, [content for _, content in contents], policy, index)
     for (view, content), packages in zip(contents, read, strict=True):
         yield replace(
@@ -337,6 +340,21 @@ def _no_branch(view: RepositoryView, mirror: Mirror) -> RepositoryView:
     other = f"Its default branch is {head}. " if head and HEADS + head in mirror.refs() else ""
     hint = f"{other}Set spec.git.branch, push the branch, or set createBranch for an empty repository."
     return _failed(view, Reason.REPOSITORY_UNAVAILABLE, message, hint, "spec", "git", "branch")
+
+
+def _unfit_directory(view: RepositoryView, content: ViewContent) -> str:
+    """Return what is in place of a directory for packages of a cluster: a package or a file, else ""."""
+    if not (view.deployment and view.directory):
+        return ""  # variants may be made from a package there: it is their upstream "."
+    packages = {package.path for package in content.survey.packages if package.kptfile is not None}
+    is_file = view.directory in content.survey.files
+    return "package" if view.directory in packages else "file" if is_file else ""
+
+
+def _no_place(view: RepositoryView, what: str) -> RepositoryView:
+    message = f"directory {view.directory} is a {what} on branch {view.branch}"
+    hint = "Name a directory that holds packages, or leave the field out."
+    return _failed(view, Reason.INVALID_MANIFEST, message, hint, "spec", "git", "directory")
 
 
 def _failed(view: RepositoryView, reason: Reason, message: str, hint: str, *field: str) -> RepositoryView:
