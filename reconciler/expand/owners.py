@@ -494,6 +494,8 @@ def find_in_place(
         home = f"Repository {closest.key}, which has the directory {closest.directory}"
         what = f"{package} is a package of {home}"
         return what, f"Set spec.upstream.repo to {closest.key.name} and spec.upstream.package to {name}."
+    if view.directory and (wrong := _wrong_directory(view)):
+        return wrong
     for above in parent_directories(path):
         if above in closest.packages:
             what = f"{package} is inside of package {relative_package(above, closest.directory)}"
@@ -507,6 +509,18 @@ def find_in_place(
         )
         return f"{package} is a directory without a Kptfile, and so no package", hint
     return None
+
+
+def _wrong_directory(view: RepositoryView) -> tuple[str, str] | None:
+    """Describe a directory of a Repository that can have no packages, with the next step."""
+    where = f"directory {view.directory}, which Repository {view.key} names"
+    if view.directory in view.packages:
+        hint = 'Correct spec.git.directory there, or set spec.upstream.package to "." for that package.'
+        return f"the {where}, is a package itself", hint
+    if view.packages or view.directory in view.directories:
+        return None
+    hint = "Correct spec.git.directory there, or publish the package first."
+    return f"branch {view.branch} has no {where}", hint
 
 
 def untagged_chart(state: PackageState, revision: int | None) -> str:

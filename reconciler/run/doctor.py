@@ -228,6 +228,7 @@ def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
         *unread,
         Diagnosis("reach", view.remote),
         *(finding for view in views for finding in _branches(view)),
+        *(finding for view in views for finding in _directory(view)),
         *_tags(view),
         *_rights(view, inputs),
         *_forge(view, inventory),
@@ -252,6 +253,15 @@ def _branches(view: RepositoryView) -> Iterator[Diagnosis]:
         yield Diagnosis("branches", subject, Severity.ERROR, message, f"Rename the branch {name}.")
     if not blocking:
         yield Diagnosis("branches", subject)
+
+
+def _directory(view: RepositoryView) -> Iterator[Diagnosis]:
+    """Check that the directory of upstreams is there; the first package of a cluster makes its own."""
+    if view.deployment or not view.directory or view.packages or view.directory in view.directories:
+        return
+    message = f"Branch {view.branch} of {view.remote} has no directory {view.directory}"
+    hint = "Correct spec.git.directory, or publish a package there."
+    yield _warning("directory", f"Repository {view.key}", message, hint)
 
 
 def _tags(view: RepositoryView) -> Iterator[Diagnosis]:

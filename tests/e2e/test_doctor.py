@@ -99,3 +99,21 @@ def test_directory_without_permission_to_write_is_named(
     assert said.code == 3
     assert "error    rights: " in said.out
     assert "next: Give the token or key the right to write" in said.out
+
+
+def test_missing_directory_of_upstreams_is_a_warning(healthy: World, tmp_path: Path) -> None:
+    """That of a cluster is none: its first package makes it."""
+    shutil.copytree(healthy.root, tmp_path / "w")
+    world = World(tmp_path / "w")
+    names = ("blueprints", "edge-1")
+    files = {
+        f"manifests/repositories/{name}.yaml": f"{repository(name)}    directory: nope\n" for name in names
+    }
+    Repo(world.control, time=world.clock + 60).commit(files)
+
+    said = world.run("doctor")
+
+    assert said.code == 0
+    assert said.out.count("has no directory nope\n") == 1
+    assert "warning  directory: Repository default/blueprints: Branch main of " in said.out
+    assert "next: Correct spec.git.directory, or publish a package there." in said.out

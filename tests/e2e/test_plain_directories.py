@@ -1,5 +1,6 @@
 """Upstreams that are no packages: directories without a Kptfile, and packages of another Repository."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,30 @@ def test_what_is_no_package_is_called_what_it_is(
     said = " ".join(capsys.readouterr().out.split())
     assert said.count(what) == 3, "the variant's row and problem, and the set's problem"
     assert hint in said
+
+
+@pytest.mark.parametrize(
+    ("directory", "what", "hint"),
+    [
+        ("nope", "branch main has no directory nope, which Repository default/blueprints names", "publish"),
+        ("web", "the directory web, which Repository default/blueprints names, is a package itself", '"."'),
+    ],
+)
+def test_directory_of_upstreams_that_holds_no_package_is_called_what_it_is(
+    directory: str, what: str, hint: str, control: Repo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = f"{repository('blueprints')}    directory: {directory}\n"
+    files = {"manifests/all.yaml": SET.replace("PACKAGE", "web")}
+    control.commit({"manifests/repositories/blueprints.yaml": wrong, **files})
+
+    assert invoke(["plan", "--output", "json", "--control", str(control.path)]) == 3
+
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert len(problems) == 3, "of both variants and of the set"
+    for problem in problems:
+        assert what in problem["message"]
+        assert problem["hint"].startswith("Correct spec.git.directory there, or ")
+        assert hint in problem["hint"]
 
 
 FOLLOWER = variant("edge-1", "web").replace(
