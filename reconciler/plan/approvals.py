@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.api.meta import LabelSelector, compile_selector
 from reconciler.base.defects import DefectError, guard
-from reconciler.base.reasons import LEFT_BY_RUN, UNWANTED, Phase, Reason
+from reconciler.base.reasons import LEFT_BY_RUN, Phase, Reason
 from reconciler.base.text import Text, some, verb
 from reconciler.inventory.inventory import (
     CheckState,
@@ -341,16 +341,6 @@ def wanted_checks(
 Place = tuple[str, str | int]
 """The URL of a repository, and a branch or the number of a pull request in it."""
 
-_UNWANTED = frozenset(
-    (
-        *UNWANTED,
-        Reason.DRAFT_EDITED,
-        Reason.DELETION_GUARD,
-        Reason.AWAITING_WAVE,
-        Reason.OWNER_UNKNOWN,
-        Reason.REMOVAL_UNPROVEN,
-    )
-)
 _NOT_UNDERSTOOD = frozenset((Reason.OWNER_STALLED, Reason.MANIFEST_UNREADABLE))
 _NO_PACKAGE = frozenset((Reason.INVALID_PACKAGE, Reason.PACKAGE_EXISTS))
 _MEND = "Correct it by a commit to its branch, or close it."
@@ -502,8 +492,11 @@ def _unwanted(change: Change, plan: Plan, number: int) -> Iterator[tuple[str | i
         branch, former = short_branch(draft.ref), plan.context.targets[change.package].view.former
         # Closing a group refuses what others want, too.
         way = f"remove {draft.path} from {branch} with git" if draft.is_grouped else "close it"
-        who = former.message if former is not None else _WHO_LEFT.get(change.reason, "A person left it there")
-        yield branch, Objection((number, 1), f"{what}: {path}", who, way)
+        # Of what is held back nobody decided that it stays: that is for want of proof, or a wave.
+        is_held = change.reason.facts.phase is not None and change.package not in plan.context.downstreams
+        why = str(change.message) if is_held else ""
+        who = former.message if former is not None else _WHO_LEFT.get(change.reason, why)
+        yield branch, Objection((number, 1), f"{what}: {path}", who or "A person left it there", way)
 
 
 def _losing(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
@@ -556,10 +549,8 @@ def _unwanted_draft(change: Change, context: PlanContext) -> Draft | None:
     target = context.targets.get(package)
     if target is None:
         return None
-    is_first = change.reason is Reason.ORPHANED and target.package.main_tree is None
-    # Where no Repository is any more, only what ends the management of a package is proposed.
-    is_placed = target.view.former is None or change.reason is Reason.ORPHANED
-    is_left = change.reason in _UNWANTED or is_first or not is_placed
+    # Whatever keeps it, of what no variant wants only the draft that ends its management is wanted.
+    is_left = change.reason is not Reason.ORPHANED or target.package.main_tree is None
     if package in context.downstreams:
         resolved = context.resolved.get(change.variant) if change.variant else None
         base = resolved.draft_base if resolved is not None else None
