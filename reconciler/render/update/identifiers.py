@@ -36,6 +36,7 @@ _MARKED: Final = re.compile(
     rb"(?:  [^\r\n]+\n)*?  annotations:\n(?:    [^\r\n]+\n)*?"
     rb"    internal\.kpt\.dev/upstream-identifier: '(?P<identifier>[^'\r\n]+)'\n"
 )
+_FLOW_METADATA: Final = re.compile(rb"\bmetadata[\"']?:\s*\{")
 _SECOND: Final = re.compile(rb"\r|(?m:^---)")
 _IN_NONE: Final = b"# kpt-merge: /"
 
@@ -63,7 +64,7 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
     """Return the three sides of an update with identifiers, so that none of them counts as an edit.
 
     `rendered` is the original after its pipeline: local's resources without a merge comment get the one of
-    the resource with the same name there.
+    the resource with the same name there, and its identifier where flow style has no line for a comment.
     """
     shared = {**original, **upstream}
     named = (
@@ -76,7 +77,10 @@ def with_identifiers(original: Files, upstream: Files, local: Files, rendered: F
     return Sides(
         _with_attributions(add_identifiers(original), attributions),
         _with_attributions(add_identifiers(upstream), attributions),
-        add_identifiers(named, shared),
+        {
+            path: _with_identifiers_of(file, (rendered or {}).get(path))
+            for path, file in add_identifiers(named, shared).items()
+        },
     )
 
 
@@ -204,6 +208,28 @@ def _with_comments_of(file: File, rendered: File | None) -> File:
             yield from _set_comment(metadata, comment)
 
     return _edit_documents(file, edits)
+
+
+@lru_cache(maxsize=_CACHED_FILES)
+def _with_identifiers_of(file: File, rendered: File | None) -> File:
+    """Return a file with the identifiers that resources in flow style had before functions renamed them."""
+    if rendered is None or file == rendered or not _FLOW_METADATA.search(file.data):
+        return file
+    identifiers = {_own_identity(d): _identifier(d) for d in documents_of(rendered)}
+
+    def edits(document: ResourceDocument) -> Iterator[Edit]:
+        metadata = child(root_of(document.tree), "metadata")
+        identifier = identifiers.get(_own_identity(document))
+        is_changed = identifier is not None and _identifier(document) not in (None, identifier)
+        if is_changed and metadata is not None and metadata.is_flow:
+            yield SetValue(_ANNOTATION, identifier)
+
+    return _edit_documents(file, edits)
+
+
+def _identifier(document: ResourceDocument) -> str | None:
+    text = value_at(document.data, *_ANNOTATION)
+    return text if isinstance(text, str) else None
 
 
 def _own_identity(document: ResourceDocument) -> Identity:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.porch import Downstream, Function, PackageVariantSpec, Pipeline, Upstream
+from reconciler.names.objects import Files
 from tests.support.model import MAIN, ModelWorld, kptfile, package, web_spec
 
 APP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {0}\ndata:\n  color: red\n  size: s\n"
@@ -75,6 +76,56 @@ def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
     (*_, said) = ["", *warnings(published(before), published(after), edit)]
 
     assert said == (f"{SAID}: {fields}. {ADVICE}" if fields else "")
+
+
+SETTERS = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: setters,"
+    " annotations: {config.kubernetes.io/local-config: 'true'}}\ndata: {color: red, size: %s}\n"
+)
+FLOW = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata:\n  color: red\n"
+
+
+def updated(
+    before: list[dict[str, Any]], after: list[dict[str, Any]], files: dict[str, str], edit: dict[str, str]
+) -> tuple[Files, list[str]]:
+    """Return the draft of an update after an edit of people, with the warnings about it."""
+    world = ModelWorld()
+    world.add_repository("blueprints")
+    world.add_repository("edge")
+    sizes = zip((before, after), "sm", strict=True)
+    for revision, (mutators, size) in enumerate(sizes, start=1):
+        setters = {"setters.yaml": SETTERS % size}
+        world.publish("blueprints", "web", package(published(mutators) | setters | files), revision)
+    world.variants["web"] = web_spec(1)
+    world.run()
+    world.merge("edge", world.drafts("edge")[0])
+    world.run()
+    main = world.repositories["edge"].at(MAIN).packages["web"]
+    (path,) = edit
+    old, new = edit[path].split(" -> ")
+    world.edit("edge", "web", {path: main[path].data.decode().replace(old, new)})
+    world.variants["web"] = web_spec(2)
+    plan = world.run()
+    (draft,) = world.drafts("edge")
+    warnings = [str(warning) for warning in plan.changes[0].warnings]
+    return world.repositories["edge"].at(draft).packages["web"], warnings
+
+
+def test_untouched_files_in_flow_style_lose_what_a_dropped_function_wrote() -> None:
+    """Flow style has no line for a merge comment: the identifier alone has the name of upstream."""
+    files = {"a.yaml": FLOW % "a", "b.yaml": FLOW % "b"}
+
+    draft, warnings = updated([NAMESPACE], [], files, {"a.yaml": "red -> mine"})
+
+    a, b = (draft[path].data.decode() for path in ("a.yaml", "b.yaml"))
+    assert "color: mine" in a
+    assert "namespace: shop" in a
+    assert '"|ConfigMap|default|a"' in a
+    assert "namespace" not in b
+    assert '"|ConfigMap|default|b"' in b
+    assert warnings == [
+        f"{SAID}: metadata.namespace of ConfigMap shop/a in a.yaml (set-namespace:v0.4.1). {ADVICE}"
+    ]
 
 
 def replacing(value: str) -> Pipeline:
