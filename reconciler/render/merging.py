@@ -169,6 +169,7 @@ def former_values(
         path
         for path in sorted(local.keys() & done.keys() & rendered.original.keys())
         if path.rpartition("/")[2] not in (KPTFILE, PACKAGE_CONTEXT_FILE)
+        and path not in rendered.made_before
         and not is_equal(local[path], rendered.original[path])
     ]
     former = _former_steps(local, done) if edited else []
@@ -337,6 +338,10 @@ def _leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
         yield from _leaves(part, (*path, name))
 
 
+Contents = Mapping[Oid, Files]
+"""The fetched package trees by their ids."""
+
+
 class UpdateTrees(NamedTuple):
     """The trees of one update: the old upstream, the new upstream, and the local package."""
 
@@ -351,6 +356,8 @@ class RenderedUpstreams(NamedTuple):
     `configuration` are configuration files of functions that were rendered with upstream's own values, so
     that they can be compared too. `postponed` is why they could not be rendered yet, "" if they are.
     `unsettled` names a function that changes its own output, where people edited what it writes.
+    `made_before` are files that are still as the functions made them with a configuration that main had
+    before: people changed only what a function reads.
     """
 
     original: Files
@@ -358,6 +365,7 @@ class RenderedUpstreams(NamedTuple):
     configuration: frozenset[str] = frozenset()
     postponed: str = ""
     unsettled: str = ""
+    made_before: frozenset[str] = frozenset()
 
 
 RenderedSides = Mapping[UpdateTrees, RenderedUpstreams]
@@ -373,6 +381,7 @@ def render_sides(
     function, all in one batch; none without a pipeline, and one where upstream is the same. An update is
     omitted if a pipeline fails.
     """
+    variants = tuple(variants)
     inputs: dict[UpdateTrees, _Inputs] = {}
     for update in sorted({update for resolved in variants for update in updates_of(resolved)}):
         if all(tree in contents for tree in update) and (needed := _inputs(update, contents)) is not None:
@@ -381,6 +390,7 @@ def render_sides(
         return {}
     results = iter(run([files for needed in inputs.values() for files in needed.runs]))
     rendered: dict[UpdateTrees, RenderedUpstreams] = {}
+    upstreams: dict[UpdateTrees, Files] = {}
     for update, needed in inputs.items():
         done = [next(results) for _ in needed.runs]
         done = done * 2 if len(done) == 1 else done
@@ -391,20 +401,63 @@ def render_sides(
         # If a pipeline fails on an upstream side, the sides are compared unrendered.
         if done[0].ok and done[1].ok:
             rendered[update] = RenderedUpstreams(done[0].files, done[1].files)
+            upstreams[update] = done[1].files
         if needed.configuration and all(run.ok for run in done):
             rendered[update] = _with_own_configuration(needed, [run.files for run in done])
+    for update, paths in _made_before(variants, contents, inputs, rendered, run):
+        rendered[update] = rendered[update]._replace(made_before=paths)
     edited = [update for update, sides in rendered.items() if _is_edited(inputs[update], sides)]
-    reasons = unsettled_steps([rendered[update].upstream for update in edited], run)
+    # With local's configuration, as they were made: another one makes other values.
+    reasons = unsettled_steps([upstreams[update] for update in edited], run)
     named = {
         update: rendered[update]._replace(unsettled=why) for update, why in zip(edited, reasons, strict=True)
     }
     return {**rendered, **named}
 
 
+def _made_before(
+    variants: Iterable[ResolvedVariant],
+    contents: Contents,
+    inputs: Mapping[UpdateTrees, "_Inputs"],
+    rendered: RenderedSides,
+    run: RunPipelines,
+) -> Iterator[tuple[UpdateTrees, frozenset[str]]]:
+    """Yield updates of main with the files that functions made with a configuration of before."""
+    cases: list[tuple[UpdateTrees, Files, set[str]]] = []
+    for resolved in variants:
+        trees = [contents[tree] for tree in resolved.former if tree in contents]
+        for update in updates_of(resolved) if trees else ():
+            sides = rendered.get(update)
+            if sides is None or sides.postponed or update.local != resolved.local:
+                continue
+            local = inputs[update].local
+            # Who drops a function leaves on purpose what it wrote.
+            before = [files for files in trees if not _former_steps(files, local)]
+            paths = {
+                path
+                for path in (local.keys() & sides.original.keys()) - _configuration(local)
+                if not is_equal(local[path], sides.original[path])
+            }
+            for files in before:
+                paths = {path for path in paths if is_equal(local[path], files.get(path))}
+                if paths:
+                    cases.append((update, files, paths))
+    sides_before = [
+        _with_configuration(inputs[update].runs[0], _own_configuration(files)) for update, files, _ in cases
+    ]
+    results = run(sides_before) if cases else ()
+    made: dict[UpdateTrees, frozenset[str]] = {}
+    for (update, _, paths), result in zip(cases, results, strict=True):
+        same = (p for p in paths if is_equal(inputs[update].local[p], result.files.get(p)))
+        made[update] = made.get(update, frozenset()).union(same if result.ok else ())
+    yield from made.items()
+
+
 def _is_edited(inputs: "_Inputs", sides: RenderedUpstreams) -> bool:
     """Return whether people edited a file that the pipeline makes: its merge is rendered twice."""
     return not sides.postponed and any(
         path in sides.original
+        and path not in sides.made_before
         and not is_equal(file, sides.original[path])
         and not is_equal(sides.original[path], inputs.runs[0].get(path))
         for path, file in inputs.local.items()
@@ -474,7 +527,8 @@ def prepare_sides(
     unrendered |= added | (upstream.keys() - original.keys())
     # Of a file that is as the pipeline made it the result is upstream's file: it is rendered once, as in a
     # new package, so that a pipeline that changes its own output does no harm.
-    made = {path for path, file in raw.local.items() if is_equal(file, rendered.original.get(path))} - added
+    same = {path for path, file in raw.local.items() if is_equal(file, rendered.original.get(path))}
+    made = (same | rendered.made_before) - added
     old, new = (
         {
             **{path: file for path, file in done.items() if path not in unrendered},
@@ -656,10 +710,6 @@ def with_fields(file: File, document: ResourceDocument, fields: _Fields) -> File
 def field_at(node: Node | None, path: tuple[str, ...]) -> Node | None:
     """Return the value at a path of mappings, None where there is none."""
     return reduce(child, path, node)
-
-
-Contents = Mapping[Oid, Files]
-"""The fetched package trees by their ids."""
 
 
 @runtime_checkable

@@ -78,6 +78,7 @@ def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
     assert said == (f"{SAID}: {fields}. {ADVICE}" if fields else "")
 
 
+APPLY = {"image": "apply-setters:v0.2.2", "configPath": "setters.yaml"}
 SETTERS = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: setters,"
     " annotations: {config.kubernetes.io/local-config: 'true'}}\ndata: {color: red, size: %s}\n"
@@ -126,6 +127,42 @@ def test_untouched_files_in_flow_style_lose_what_a_dropped_function_wrote() -> N
     assert warnings == [
         f"{SAID}: metadata.namespace of ConfigMap shop/a in a.yaml (set-namespace:v0.4.1). {ADVICE}"
     ]
+
+
+@pytest.mark.parametrize("function", [LABELS, NAMESPACE], ids=["labels", "namespace"])
+def test_file_that_a_changed_setter_makes_anew_loses_what_a_dropped_function_wrote(
+    function: dict[str, Any],
+) -> None:
+    files = {"a.yaml": APP.format("a").replace("red", "red # kpt-set: ${color}")}
+
+    draft, warnings = updated(
+        [APPLY, function], [APPLY], files, {"setters.yaml": "color: red -> color: blue"}
+    )
+
+    text = draft["a.yaml"].data.decode()
+    assert "color: blue" in text
+    assert "team" not in text
+    assert "namespace" not in text
+    assert not warnings
+
+
+def test_what_a_function_wrote_stays_where_people_dropped_it_themselves() -> None:
+    files = {"a.yaml": APP.format("a").replace("red", "red # kpt-set: ${color}")}
+    edit = f", {json.dumps(LABELS)} -> "
+
+    draft, _ = updated([APPLY, LABELS], [APPLY, LABELS], files, {"Kptfile": edit})
+
+    assert "set-labels" not in draft["Kptfile"].data.decode()
+    assert "team: web" in draft["a.yaml"].data.decode()
+
+
+def test_changed_setter_beside_a_moved_one_is_no_output_that_a_function_changes() -> None:
+    files = {"a.yaml": APP.format("a").replace("red", "red # kpt-set: ${color}")}
+
+    draft, warnings = updated([APPLY], [APPLY], files, {"setters.yaml": "color: red -> color: blue"})
+
+    assert "color: blue" in draft["a.yaml"].data.decode()
+    assert not warnings
 
 
 def replacing(value: str) -> Pipeline:
