@@ -266,7 +266,10 @@ def _judge(listed: ListedPull, before: Callable[[], _Judged]) -> Approved | Appr
     if not readiness.against:
         return readiness
     command = "plan" if listed.members else f"explain {listed.package}"
-    hint = f"{readiness.hint} `reconciler {command}` says where each comes from."
+    origins = f"`reconciler {command}` says where each comes from."
+    if readiness.edited:
+        origins = f"`git log -p origin/{listed.pull.base}..origin/{listed.pull.head}` in a clone shows it."
+    hint = f"{readiness.hint} {origins}"
     error = RefusedError(f"Readiness conditions are not met: {'; '.join(readiness.against)}", hint=hint)
     return Approved(listed, error=error)
 

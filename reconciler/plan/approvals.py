@@ -395,13 +395,16 @@ class _Reader:
         conflicts, unready, failed = self._find_unmet(package, draft)
         gates = tuple(dict.fromkeys((*draft.header.unmet, *unready)))
         failures = unready[:1] if failed else ()
+        edited = (short_branch(draft.ref),) if draft.is_edited and (failed or draft.header.error) else ()
         if draft.header.error:
             broken = f"{draft.path}/Kptfile cannot be read: {draft.header.error}"
-            return Approvable(conflicts, (broken,), gates, (broken, *failures))
+            return Approvable(conflicts, (broken,), gates, (broken, *failures), edited=edited)
         is_unfinished = not conflicts and self._is_unfinished(package, draft)
         why = f"no run has finished the draft of {draft.path} since people answered its conflicts"
         unfinished = (why,) if is_unfinished else ()
-        lenient = Approvable(conflicts, lenient=gates, failures=failures, unfinished=unfinished)
+        lenient = Approvable(
+            conflicts, lenient=gates, failures=failures, unfinished=unfinished, edited=edited
+        )
         return lenient.strict if view.deployment else lenient
 
     def _find_unmet(self, package: PackageKey, draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...], bool]:

@@ -411,7 +411,7 @@ class Approvable(NamedTuple):
     """Readiness of a branch: `conflicts` and `unmet` gates forbid approval, `lenient` gates do not.
 
     `failures` are the gates that are about functions. `unfinished` are the drafts that a run must make anew
-    from the answers of people.
+    from the answers of people, `edited` the branch, for each draft with failures that people committed to.
     """
 
     conflicts: tuple[str, ...] = ()
@@ -419,6 +419,7 @@ class Approvable(NamedTuple):
     lenient: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
 
     @property
     def against(self) -> tuple[str, ...]:
@@ -437,7 +438,8 @@ class Approvable(NamedTuple):
             ["Answer the conflicts with reconciler answer, or in the pull request."] if self.conflicts else []
         )
         if not frozenset(self.failures).isdisjoint(self.unmet):
-            steps.append("Correct the pipeline or its inputs, and run `reconciler apply`.")
+            committed = f"what people committed to {self.edited[0]}, or " if self.edited else ""
+            steps.append(f"Correct {committed}the pipeline or its inputs, and run `reconciler apply`.")
         elif self.unmet:
             steps.append("Meet each condition: it is read from status.conditions of the draft's Kptfile.")
         if self.unfinished:

@@ -326,10 +326,12 @@ def is_unchanged(change: Change, status: PackageStatus | None = None) -> bool:
 
 def row_reason(change: Change, status: PackageStatus | None = None) -> Reason:
     """Return the reason of a row: a package with nothing to do for us may wait for a review, or a repair."""
-    if status is None or change.reason is not Reason.UP_TO_DATE:
+    if status is None or change.reason not in {Reason.UP_TO_DATE, Reason.DRAFT_EDITED}:
         return change.reason
-    waits = {Phase.IN_REVIEW: Reason.IN_REVIEW, Phase.NOT_READY: Reason(status.reason or change.reason)}
-    return waits.get(status.phase, change.reason)
+    if status.phase is Phase.NOT_READY:
+        return Reason(status.reason or change.reason)
+    is_in_review = change.reason is Reason.UP_TO_DATE and status.phase is Phase.IN_REVIEW
+    return Reason.IN_REVIEW if is_in_review else change.reason
 
 
 def upstream_text(change: Change) -> str:

@@ -92,6 +92,26 @@ def test_a_draft_that_a_person_broke_is_approved_by_nobody(
     assert tags(world) == {"refs/tags/db/v1"}
 
 
+def test_a_draft_that_a_person_broke_has_one_reason_and_the_step_that_mends_it(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "w", "{}")
+    world.run("apply")
+    branch = world.draft_branch("edge-1", "web")
+    with world.edit("edge-1", "Break it", branch=branch) as copy:
+        (copy / "web/app.yaml").write_text(_NO_YAML)
+    world.run("apply")
+
+    forms = [["plan"], ["explain", "edge-1/web"], ["status", "-o", "csv"], ["status", "-o", "json"]]
+    page = tmp_path / "page.html"
+    texts = [world.run(*form).out for form in forms]
+    world.run("status", "--html", str(page))
+
+    assert ["PipelineFailed" in text for text in (*texts, page.read_text())] == [True] * 5
+    assert ["DraftEdited" in text for text in (*texts, page.read_text())] == [False] * 5
+    hint = world.run("approve", "edge-1/web").out
+    assert f"hint: Correct what people committed to {branch}, or the pipeline or its inputs, and run" in hint
+    assert f"`git log -p origin/main..origin/{branch}` in a clone shows it." in hint
+
+
 @pytest.mark.parametrize("grouped", ["package", "repository"])
 def test_plan_tells_that_the_local_forge_merges_no_file_beside_packages(tmp_path: Path, grouped: str) -> None:
     world = make_world(tmp_path / "w", f"{{edited: true}}\n  pullRequests:\n    groupBy: {grouped}")
