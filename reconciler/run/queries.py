@@ -11,7 +11,9 @@ from reconciler.apply.links import known_bases, local_origins
 from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
+from reconciler.dependencies.lock.changes import is_met_by
 from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import MetNeed
 from reconciler.dependencies.model.packages import Ecosystem, PackageNeed
 from reconciler.expand import DesiredVariant, expand
 from reconciler.git.commits import parse_annotations
@@ -30,7 +32,7 @@ from reconciler.plan.status import OwnerStatus, PackageStatus, current_owners, c
 from reconciler.policy import OnUnavailable
 from reconciler.read.contents import fetch_contents
 from reconciler.read.repositories.trees import read_header
-from reconciler.render.delivery import generated_versions
+from reconciler.render.delivery import generated_versions, package_graph
 from reconciler.render.injection import needed_kinds
 from reconciler.report.build import MENDING, build_report, package_overviews, tell, version_label
 from reconciler.report.explain import Origin, Standstill, find_obstacles, find_origins
@@ -91,16 +93,18 @@ def status_rows(planned: PlannedRun, outcome: Outcome | None = None) -> list[Sta
         if status.variant is not None and (cluster := cluster_of(status.variant))
     }
     on_main = _versions_on_main(planned, statuses)
+    untouched = {*_untouched_installs(planned, deliveries, on_main)}
     undelivered = plan.context.rendered.deliveries.undelivered if plan.context else {}
     moving = {cluster for move in plan.version_changes for cluster in move.clusters}
     listed = []
     for owner in read_packages(plan.other_status or {}):
         alone = PackageStatus(Phase.PUBLISHED), PackageOverview()
-        if owner.cluster in moving:
+        is_untouched = (owner.cluster, owner.kind, *owner.key) in untouched
+        if owner.cluster in moving and not is_untouched:
             alone = PackageStatus(Phase.PENDING), PackageOverview(waiting_for="the next apply")
         if why := undelivered.get(owner.cluster):
             alone = PackageStatus(Phase.STALLED, message=why), PackageOverview(waiting_for=MENDING)
-        delivery, summary = deliveries.get(owner.cluster, alone)
+        delivery, summary = alone if is_untouched else deliveries.get(owner.cluster, alone)
         leaves = delivery.package is not None and delivery.package not in downstreams
         versions = _row_versions(owner, delivery, on_main, leaves=leaves)
         listed.append(_cluster_row(owner, delivery, summary, versions))
@@ -130,6 +134,47 @@ def _versions_on_main(planned: PlannedRun, statuses: Iterable[PackageStatus]) ->
         for (cluster, _), tree in trees.items()
         for ref, version in generated_versions(files.get(tree, {}))
     }
+
+
+def _untouched_installs(
+    planned: PlannedRun,
+    deliveries: Mapping[str, tuple[PackageStatus, PackageOverview]],
+    on_main: Mapping[tuple[str, ...], str],
+) -> Iterator[tuple[str, ...]]:
+    """Yield the users' packages that no delivery under way concerns: main has what they need.
+
+    Their manifests are the users', and no part of it. Each has its cluster, kind, namespace and name.
+    """
+    worlds = {world.cluster: world for world in planned.fleet.clusters.worlds}
+    namespace = planned.inputs.inventory.policy.dependencies.shared_namespace
+    plan = planned.plan
+    moving = {(cluster, move.instance) for move in plan.version_changes for cluster in move.clusters}
+    undelivered = plan.context.rendered.deliveries.undelivered if plan.context else {}
+    for scope in planned.fleet.locks.scopes:
+        cluster = scope.cluster
+        status = deliveries[cluster][0] if cluster in deliveries else None
+        is_idle = status is None or status.phase in (Phase.PUBLISHED, Phase.STALLED)
+        if is_idle or cluster in undelivered or scope.after is None or cluster not in worlds:
+            continue
+        family = package_graph(worlds[cluster], scope.after, namespace)
+        for package in family.packages.values():
+            delivered = (
+                (need, (cluster, *family.ref_of(target)))
+                for need in package.dependencies
+                if (target := need.resolved and family.packages.get(need.resolved)) and not target.by_user
+            )
+            if (
+                package.by_user
+                and package.instance.ecosystem != Ecosystem.KPT
+                and (cluster, str(package.instance)) not in moving
+                and all(_has(on_main.get(ref, ""), need) for need, ref in delivered)
+            ):
+                yield cluster, *family.ref_of(package)
+
+
+def _has(version: str, need: MetNeed) -> bool:
+    is_free = need.need != "package" or not need.constraints
+    return bool(version) and (is_free or is_met_by(need, version))
 
 
 def _row_versions(

@@ -118,3 +118,23 @@ def test_a_file_that_a_person_deleted_is_not_generated_again_before_it_changes(w
 
     assert "Rejected" in said.out, said.out
     assert "drafts/dependencies" not in "".join(world.all_refs()["dev.git"])
+
+
+def test_package_of_a_user_is_not_in_review_with_what_another_draft_changes(tmp_path: Path) -> None:
+    world = build_world(WORLDS / "71-carvel-delivery", tmp_path / "w")
+
+    def row(name: str) -> tuple[str, str, str]:
+        items = json.loads(world.run("status", "-o", "json").out)["items"]
+        item = next(item for item in items if item["name"] == name)
+        return item["summary"]["main"], item["summary"]["review"], item["package"]["phase"]
+
+    world.run("apply")
+    assert row("shop") == ("", "1.0.0", "in review"), "what it needs is nowhere yet"
+
+    delivered(world)
+    world.lay(WORLDS / "71-carvel-delivery/steps/release")
+    world.run("lock", "--upgrade", "db.io")
+    assert world.run("apply").code == 0
+
+    assert row("db.io") == ("1.0.0", "1.1.0", "in review")
+    assert row("shop") == ("1.0.0", "", "published")

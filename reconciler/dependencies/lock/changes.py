@@ -345,7 +345,7 @@ def _why(
         more = [f"and {len(parents) - _MOST_CAUSES} more"] if len(parents) > _MOST_CAUSES else []
         return "; ".join([*parents[:_MOST_CAUSES], *more]) or "nothing requires it"
     # Requirements that exclude the old version, or that are new
-    excluding = (n for n in needs if n[1].constraints and _requirement(n[1]) and not _allows(n[1], *before))
+    excluding = (n for n in needs if n[1].constraints and _requirement(n[1]) and not is_met_by(n[1], *before))
     forced = sorted({f"{parent} asks for {need.constraints}" for parent, need in excluding})
     if not forced and new.by_user:
         return "its manifest asks for it"
@@ -388,7 +388,8 @@ def _added_requirements(needs: Sequence[tuple[Instance, MetNeed]], old: Resoluti
             yield f"{parent} asks for {_requirement(need)}"
 
 
-def _allows(need: MetNeed, version: str, digest: str) -> bool:
+def is_met_by(need: MetNeed, version: str, digest: str = "") -> bool:
+    """Tell whether a version is one that a need asks for; one that cannot be compared is."""
     with suppress(VersionError):
         return need.range.allows(parse_relaxed(version), digest)
     with suppress(VersionError):
