@@ -1,14 +1,16 @@
 """Resolve the fleet: every variant, those that their packages need, and the lock of every cluster (D12)."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.base.errors import UsageError
+from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
+from reconciler.base.text import plural
 from reconciler.dependencies.catalog.cluster_inputs import (
     FleetInputs,
     collect_cluster_inputs,
@@ -19,8 +21,14 @@ from reconciler.dependencies.catalog.index import DependencyInputs, read_index, 
 from reconciler.dependencies.dialects.reading import is_generated_by
 from reconciler.dependencies.lock import format as lock_files
 from reconciler.dependencies.lock import update as updates
+from reconciler.dependencies.lock.changes import is_met_by
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
+from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.instances import Resolution as Locked
+from reconciler.dependencies.model.instances import Resolved
+from reconciler.dependencies.model.packages import Candidate, PackageNeed
 from reconciler.dependencies.solve.problem import ConflictCode
+from reconciler.dependencies.versions import VersionError, parse_relaxed
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import Desired, variant_key
 from reconciler.inventory.inventory import Inventory
@@ -102,7 +110,7 @@ def resolve_fleet(
     roots = find_roots(inventory, desired, resolution, dependencies.published, retained)
     clusters = _cluster_inputs(inventory, dependencies, roots)
     if options.upgrade:
-        check_upgrades(options.upgrade, clusters, desired.variants)
+        check_upgrades(options.upgrade, clusters, desired.variants, dependencies.locks)
     is_unused = not (clusters.worlds or clusters.problems or clusters.warnings or dependencies.locks)
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired), defects=defects)
@@ -224,7 +232,8 @@ def _update_locks(
         # Applying records a new commit of the control repository, whatever else it does.
         writes=not (is_recorded or inventory.policy.suspend or inventory.reviewed is not None),
     )
-    return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings))
+    notes = _upgrade_notes(options.upgrade, clusters, locks) if options.upgrade else ()
+    return replace(locks, warnings=(*dependencies.published.warnings, *locks.warnings, *notes))
 
 
 def _waiting(inventory: Inventory, locks: LockUpdate, proposed: LockUpdate) -> dict[ObjectName, str]:
@@ -289,8 +298,13 @@ def _without(resolution: Resolution, unmet: Mapping[ObjectKey, tuple[Problem, ..
 _OTHERWISE = "Names are those that `reconciler lock` and `reconciler index list` print."
 
 
-def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iterable[DesiredVariant]) -> None:
-    """Refuse to upgrade what is no package that a cluster could have.
+def check_upgrades(
+    upgrade: Iterable[str],
+    clusters: FleetInputs,
+    variants: Iterable[DesiredVariant],
+    locks: Mapping[str, bytes] = MappingProxyType({}),
+) -> None:
+    """Refuse to upgrade what is no package that a cluster could have, or has in its lock.
 
     Names are with or without ecosystem. Variants that follow their upstream are none of them any more.
 
@@ -299,6 +313,8 @@ def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iter
     """
     catalogues = {id(world.catalogue): world.catalogue for world in clusters.worlds}.values()
     packages = {id_ for catalogue in catalogues for id_ in (*catalogue.packages, *catalogue.names)}
+    locked = lock_files.read_locks(locks).by_cluster.values()
+    packages |= {package.instance.package for lock in locked for package in lock.resolution.packages}
     names = {name for id_ in packages for name in (id_.name, str(id_))}
     by_name = {name: variant for variant in variants for name in (variant.key.name, str(variant.key))}
     for name in sorted(upgrade):
@@ -310,3 +326,65 @@ def check_upgrades(upgrade: Iterable[str], clusters: FleetInputs, variants: Iter
             raise UsageError(message, hint=hint)
         hint = suggest(name, names | by_name.keys(), otherwise=_OTHERWISE)
         raise UsageError(f"No package or PackageVariant is called {name}", hint=hint)
+
+
+def _upgrade_notes(upgrade: frozenset[str], clusters: FleetInputs, locks: LockUpdate) -> Iterator[Problem]:
+    """Yield why packages that a person named for an upgrade are not at their newest version."""
+    worlds = {world.cluster: world for world in clusters.worlds}
+    scopes = [scope for scope in locks.scopes if scope.after is not None and scope.cluster in worlds]
+    notes: dict[tuple[Reason, str, str], list[tuple[str, Location]]] = {}
+    for scope in scopes:
+        world, lock = worlds[scope.cluster], scope.after
+        names = upgrade | updates.package_names(world, upgrade)
+        for package in lock.resolution.packages if lock else ():
+            id_ = package.instance.package
+            if lock is None or names.isdisjoint((id_.name, str(id_))):
+                continue
+            versions = world.published(package.instance)
+            newest = next((c for c in reversed(versions) if c.version.is_release), None)
+            if not versions:
+                state = "can be read" if clusters.unread else "is in the index"
+                text, why = (
+                    f"no version of {id_.name} {state}",
+                    f"it stays at what is locked, {package.version}",
+                )
+                note, where = (Reason.NOT_FOUND, text, why), Location(lock_files.lock_path(lock.lock))
+            elif newest and _is_newer(newest, package):
+                text = f"{id_.name} is at {package.version} and not at {newest.version}"
+                why = _obstacle(newest, package, world, lock.resolution)
+                note, where = (Reason.DEPENDENCY_CONFLICT, text, why), newest.location
+            else:
+                continue
+            notes.setdefault(note, []).append((scope.cluster, where))
+    for (reason, text, why), places in notes.items():
+        (cluster, where), *others = places
+        more = f" and {plural(len(others), 'more cluster')}" if others else ""
+        yield Problem(where, reason, f"{text} ({cluster}{more}): {why}")
+
+
+def _is_newer(newest: Candidate, package: Resolved) -> bool:
+    with suppress(VersionError):
+        return newest.version.height > parse_relaxed(package.version).height
+    return False
+
+
+def _obstacle(newest: Candidate, package: Resolved, world: ClusterInputs, locked: Locked) -> str:
+    """Return why a version is not chosen, as far as one manifest or package alone excludes it."""
+    version, catalogue = newest.version, world.catalogue
+    if newest.withdrawn:
+        return f"it is withdrawn: {newest.withdrawn}"
+    install = world.installs_by_instance().get(package.instance)
+    if install is not None and not install.need.range.allows(version, newest.digest):
+        return f"{install} asks for {install.need.range}"
+    for parent in locked.packages:
+        for need in parent.dependencies:
+            is_of = need.resolved == package.instance and need.need == "package" and need.constraints
+            if is_of and not is_met_by(need, version.text, newest.digest):
+                return f"{parent.instance} {parent.version} asks for {need.constraints}"
+    namespace = package.instance.slot.namespace
+    for requirement in newest.requires:
+        needs = [need for need in requirement.alternatives if isinstance(need, PackageNeed)]
+        fits = (catalogue.places(catalogue.find(need.id), need.range, namespace) for need in needs)
+        if not requirement.optional and len(needs) == len(requirement.alternatives) and not any(fits):
+            return f"{version} requires {requirement}, and no version in the index fits"
+    return "no solution for the cluster has it"

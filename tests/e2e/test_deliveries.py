@@ -138,3 +138,33 @@ def test_package_of_a_user_is_not_in_review_with_what_another_draft_changes(tmp_
 
     assert row("db.io") == ("1.0.0", "1.1.0", "in review")
     assert row("shop") == ("1.0.0", "", "published")
+
+
+def test_upgrade_says_why_a_newer_version_is_not_chosen(tmp_path: Path) -> None:
+    world = delivered(build_world(WORLDS / "71-carvel-delivery", tmp_path / "w"))
+    with world.edit("control", "Release what has no solution") as copy:
+        text = (copy / "index/shop.io/1.0.0/package.yaml").read_text()
+        (copy / "index/shop.io/2.0.0").mkdir()
+        newer = text.replace("1.0.0", "2.0.0").replace(
+            'db.io, version: ">=2.0.0"', 'db.io, version: ">=3.0.0"'
+        )
+        (copy / "index/shop.io/2.0.0/package.yaml").write_text(newer)
+
+    why = "(dev): 2.0.0 requires db.io >=3.0.0, and no version in the index fits"
+    for command in ("lock", "plan"):
+        run = world.run(command, "--upgrade", "shop.io")
+        assert (run.code, run.out.count(f"shop.io is at 1.0.0 and not at 2.0.0 {why}")) == (0, 1)
+        assert "is at" not in world.run(command, "--upgrade", "log.io").out
+
+
+@pytest.mark.parametrize("name", ["db.io", "carvel:db.io"])
+def test_locked_package_without_a_version_in_the_index_is_a_name(tmp_path: Path, name: str) -> None:
+    world = delivered(build_world(WORLDS / "71-carvel-delivery", tmp_path / "w"))
+    with world.edit("control", "Remove every version") as copy:
+        shutil.rmtree(copy / "index/db.io")
+
+    run = world.run("lock", "--upgrade", name)
+
+    assert run.code == 0
+    assert "no version of db.io is in the index (dev): it stays at what is locked, 1.0.0" in run.out
+    assert world.run("lock", "--upgrade", "dbb.io").code == Exit.USAGE
