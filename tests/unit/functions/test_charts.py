@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from reconciler.functions.charts import is_test
 from reconciler.functions.pipeline import run_pipeline
 from reconciler.functions.protocol import FunctionRuntime
 from reconciler.functions.runtimes.pipelines import open_runtimes
@@ -548,3 +549,19 @@ def test_random_names_of_tests_that_are_left_out_do_no_harm(runtimes: Sequence[F
         "each time (metadata.name of Pod). A package must be the same in every run: set the value"
         in run_pipeline(package(chart(t=test)), runtimes).error
     )
+
+
+TEST_POD = "kind: Pod\nmetadata:\n  annotations:\n    helm.sh/hook: test\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_left_out"),
+    [
+        ("", False),
+        (TEST_POD, True),
+        (f"{TEST_POD}---\n{TEST_POD}", True),
+        (f"{TEST_POD}---\n{DEPLOYMENT}", False),
+    ],
+)
+def test_template_of_tests_alone_is_left_out(text: str, *, is_left_out: bool) -> None:
+    assert is_test(text) is is_left_out

@@ -7,7 +7,7 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.git.urls import is_loopback, local_path, parse_remote, without_user
-from reconciler.names.ids import normalise_url
+from reconciler.names.ids import is_prefix, normalise_url
 
 
 class Case(NamedTuple):
@@ -197,3 +197,18 @@ def test_user_of_a_url_is_not_shown(url: str, shown: str) -> None:
 )
 def test_this_machine_is_recognised_by_its_host(address: str, expected: bool) -> None:
     assert is_loopback(address) is expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "remote", "is_below"),
+    [
+        ("ssh://git.acme.io", "git@git.acme.io:shop/web", True),
+        ("https://git.acme.io", "git@git.acme.io:shop/web", False),
+        ("ssh://srv/git", "srv/git/web", False),
+        ("git.acme.io/shop", "HTTPS://git.acme.io/shop/web.git", True),
+        ("git.acme.io/shop", "https://git.acme.io/shopping", False),
+        ("", "https://git.acme.io/shop", True),
+    ],
+)
+def test_prefix_with_a_scheme_is_for_that_scheme_alone(prefix: str, remote: str, *, is_below: bool) -> None:
+    assert is_prefix(prefix, remote) is is_below

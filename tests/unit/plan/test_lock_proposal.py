@@ -449,3 +449,21 @@ def test_pin_leaves_after_its_package() -> None:
     assert lock(Desired(), records={WEB: a_record()}) == stays
     assert lock(Desired(), control=replace(CONTROL, readable=False)) == stays
     assert lock(Desired(), control=replace(CONTROL, broken=frozenset({"a"}))) == stays
+
+
+@pytest.mark.parametrize(
+    ("behind", "edited", "only_locks", "renews"),
+    [
+        ({"a"}, set(), True, True),
+        (set(), set(), True, False),
+        ({"a"}, {"a"}, True, False),
+        ({"a"}, {"b"}, True, True),
+        ({"a"}, set(), False, False),
+    ],
+)
+def test_branch_starts_anew_where_that_undoes_nothing(
+    behind: set[str], edited: set[str], *, only_locks: bool, renews: bool
+) -> None:
+    branch = replace(BRANCH, behind=frozenset(behind), edited_files=frozenset(edited), only_locks=only_locks)
+
+    assert branch.renews is renews
