@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
-from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UnavailableError, UsageError
 from reconciler.base.progress import Display, current_display, listening, open_task, show_on
+from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
 from reconciler.base.text import inert, some, terminal
 from reconciler.cli.stderr import Event, rendered
@@ -344,6 +345,7 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
 
     Raises:
         UsageError: The namespace of one of them is missing.
+        ConfigurationError: The manifest of the Repository of one of them is wrong.
         UnavailableError: The repository of one of them could not be read.
     """
     texts, views = [*names], inventory.views.values()
@@ -358,8 +360,10 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
             raise UsageError(message, hint=f"Name the namespace, too: {ways}.")
     for view in views:
         if view.problem is not None and any(_is_of(text, labels[view.key]) for text in texts):
-            message = f"Repository {view.key} was not read: {view.problem.message}"
-            raise UnavailableError(message, hint=view.problem.hint)
+            message, hint = f"Repository {view.key} was not read: {view.problem.message}", view.problem.hint
+            if view.problem.reason == Reason.INVALID_MANIFEST:  # no retry helps
+                raise ConfigurationError(message, location=view.problem.location, hint=hint)
+            raise UnavailableError(message, hint=hint)
 
 
 def _is_of(text: str, repository: str) -> bool:

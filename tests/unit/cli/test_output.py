@@ -9,7 +9,8 @@ from typing import Any
 import click
 import pytest
 
-from reconciler.base.errors import Exit, Location, UnavailableError, UsageError
+from reconciler.base.errors import ConfigurationError, Exit, Location, UnavailableError, UsageError
+from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
@@ -84,6 +85,13 @@ def test_name_in_a_repository_that_was_not_read_is_no_misspelling(name: str) -> 
     with pytest.raises(UnavailableError, match=r"^Repository default/edge was not read: No host$") as raised:
         require_readable(inventory, ["x", name])
     assert raised.value.hint == "Wait."
+
+
+def test_name_in_a_repository_with_a_wrong_manifest_is_no_reason_to_try_again() -> None:
+    wrong = replace(PROBLEM, reason=Reason.INVALID_MANIFEST)
+
+    with pytest.raises(ConfigurationError, match=rf"^{wrong.location}: Repository default/edge was not read"):
+        require_readable(world(views=(replace(EDGE, problem=wrong),)), ["edge/web"])
 
 
 def test_part_of_a_fleet_is_named_or_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
