@@ -116,9 +116,12 @@ def environment(cwd: Path) -> dict[str, str]:
 _MAIN = "from reconciler.cli.main import entrypoint; entrypoint()"
 _BLIND = """\
 from reconciler.git import local, repository, working_copy
+def opens(path, *_):
+    with open("opened", "a") as log:
+        print(path, file=log)
 for module in (local, repository, working_copy):
     for name in ("check_repository", "check_around"):
-        setattr(module, name, lambda *_: None)
+        setattr(module, name, opens)
 """
 """As if every pipe had come after it was looked for: libgit2 waits, and no other thread runs."""
 
@@ -176,16 +179,19 @@ def stopped(process: subprocess.Popen[str], number: int, ready: Callable[[], boo
     return said
 
 
-def imported(process: subprocess.Popen[str]) -> Callable[[], bool]:
-    """Return whether the process that works has used most of the time that importing takes."""
+def is_opened(path: Path) -> bool:
+    """Return whether the process that is blind opens the repository, and so waits for the pipe in it."""
+    log = path.parent / "opened"
+    return log.exists() and str(path) in log.read_text().split()
 
-    def is_ready() -> bool:
-        return any(
-            sum(map(int, Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:13])) > 25
-            for child in children(process.pid)
-        )
 
-    return is_ready
+def holds(process: subprocess.Popen[str], path: Path) -> bool:
+    """Return whether a child holds the file open, as one does that waits for its lock."""
+    return any(
+        os.path.realpath(link) == str(path.resolve())
+        for child in children(process.pid)
+        for link in Path(f"/proc/{child}/fd").iterdir()
+    )
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -195,7 +201,7 @@ def test_a_signal_ends_a_wait_inside_of_libgit2(number: int, place: str, world: 
     before = {path.name: refs(path) for path in world.root.glob("*.git") if path.name != "edge-2.git"}
 
     with running(["apply", "--control", "control.git"], world.root, before=_BLIND) as process:
-        stopped(process, number, imported(process))
+        stopped(process, number, lambda: is_opened(world.root / "edge-2.git"))
 
     assert {name: refs(world.root / name) for name in before} == before
     (world.root / "edge-2.git" / place).unlink()
@@ -235,7 +241,7 @@ def test_a_signal_ends_the_wait_for_a_lock_that_another_process_holds(world: Wor
         holder.stdout.readline()
         try:
             with running(["apply", "--control", "control.git"], world.root) as process:
-                stopped(process, signal.SIGTERM, imported(process))
+                stopped(process, signal.SIGTERM, lambda: holds(process, lock))
         finally:
             holder.kill()
 
@@ -283,7 +289,8 @@ def test_a_second_signal_kills_at_once(world: World) -> None:
     pipe(world.root / "edge-2.git" / "packed-refs")
     with running(["apply", "--control", "control.git"], world.root, before=_BLIND) as process:
         until = time.monotonic() + SECONDS
-        while not imported(process)() and time.monotonic() < until:
+        while not is_opened(world.root / "edge-2.git"):
+            assert time.monotonic() < until
             time.sleep(0.05)
         workers = children(process.pid)
         process.send_signal(signal.SIGTERM)
