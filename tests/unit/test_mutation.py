@@ -47,6 +47,12 @@ def _count(steps):
 
 COUNT = _count(2)
 """,
+    "checks/conftest.py": """\
+import gc
+
+def pytest_collection_finish():
+    gc.freeze()
+""",
     "checks/test_tables.py": """\
 from tiny import tables
 

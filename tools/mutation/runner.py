@@ -162,8 +162,10 @@ class MutantRunner:
             function.__code__ = code
 
     def _fits(self, mutant: Mutant) -> bool:
-        """Tell whether the mutated code can replace the other one: it closes over the same variables."""
-        return all(new.co_freevars == old.__code__.co_freevars for old, new in self._replacements(mutant))
+        """Tell whether the mutated code can replace some function: it closes over the same variables."""
+        replacements = list(self._replacements(mutant))
+        fits = (new.co_freevars == old.__code__.co_freevars for old, new in replacements)
+        return bool(replacements) and all(fits)
 
     def _replacements(self, mutant: Mutant) -> Iterator[tuple[FunctionType, CodeType]]:
         path = str(self.root / mutant.function.path)
@@ -217,6 +219,7 @@ def _isolate(scratch: Path) -> None:
 
 def _index_functions() -> dict[tuple[str, str, int], list[FunctionType]]:
     """Find every function of the process by file, name and line."""
+    gc.unfreeze()  # what the tests froze is not listed
     functions: dict[tuple[str, str, int], list[FunctionType]] = {}
     for function in gc.get_objects():
         if isinstance(function, FunctionType):
