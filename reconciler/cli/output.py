@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
-from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UnavailableError, UsageError
+from reconciler.base.errors import Exit, RefusedError, UnavailableError, UsageError
 from reconciler.base.progress import Display, current_display, listening, open_task, show_on
-from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
 from reconciler.base.text import inert, some, terminal
 from reconciler.cli.stderr import Event, rendered
@@ -345,8 +344,7 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
 
     Raises:
         UsageError: The namespace of one of them is missing.
-        ConfigurationError: The manifest of the Repository of one of them is wrong.
-        UnavailableError: The repository of one of them could not be read.
+        ConfigurationError, UnavailableError: The repository of one of them was not read.
     """
     texts, views = [*names], inventory.views.values()
     labels = {view.key: inventory.label(view.key) for view in views}
@@ -359,11 +357,8 @@ def require_readable(inventory: "Inventory", names: Iterable[str]) -> None:
             message = f"{text} is ambiguous: Repositories of several namespaces are called {repository}"
             raise UsageError(message, hint=f"Name the namespace, too: {ways}.")
     for view in views:
-        if view.problem is not None and any(_is_of(text, labels[view.key]) for text in texts):
-            message, hint = f"Repository {view.key} was not read: {view.problem.message}", view.problem.hint
-            if view.problem.reason == Reason.INVALID_MANIFEST:  # no retry helps
-                raise ConfigurationError(message, location=view.problem.location, hint=hint)
-            raise UnavailableError(message, hint=hint)
+        if any(_is_of(text, labels[view.key]) for text in texts):
+            view.require_read()
 
 
 def _is_of(text: str, repository: str) -> bool:

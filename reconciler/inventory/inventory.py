@@ -24,7 +24,7 @@ from reconciler.api.porch import (
     Upstream,
 )
 from reconciler.base.defects import DefectError
-from reconciler.base.errors import Location
+from reconciler.base.errors import ConfigurationError, Location, UnavailableError
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
@@ -321,6 +321,20 @@ class RepositoryView(Struct, frozen=True):
     def unread_message(self) -> str:
         """Why the repository could not be read; empty if it could."""
         return f"Repository {self.key} could not be read: {self.problem.message}" if self.problem else ""
+
+    def require_read(self) -> None:
+        """Raise why the repository was not read.
+
+        Raises:
+            ConfigurationError: Its manifest is wrong or refused: trying again does not help.
+            UnavailableError: It cannot be reached.
+        """
+        if self.problem is None:
+            return
+        if self.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+            raise UnavailableError(self.unread_message, hint=self.problem.hint)
+        where = self.problem.location
+        raise ConfigurationError(self.unread_message, location=where, hint=self.problem.hint)
 
     def full_path(self, package: str) -> str:
         """Return the path from the repository's root of a package of this view."""

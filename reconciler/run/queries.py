@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from reconciler.admission.cluster import DECIDING, NAMESPACE, UNASKED, Cluster
 from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import known_bases, local_origins
-from reconciler.base.errors import UnavailableError
 from reconciler.base.progress import track
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.changes import is_met_by
@@ -366,11 +365,10 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
     """Yield the revisions of a package, the newest first; open drafts come before them.
 
     Raises:
-        UnavailableError: Its repository could not be read.
+        ConfigurationError, UnavailableError: Its repository was not read.
     """
     view = inputs.inventory.views[change.repository]
-    if view.problem is not None:
-        raise UnavailableError(view.unread_message, hint=view.problem.hint)
+    view.require_read()
     package = view.packages.get(change.package.path)
     if package is None:
         return

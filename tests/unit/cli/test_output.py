@@ -82,7 +82,9 @@ def test_name_in_a_repository_that_was_not_read_is_no_misspelling(name: str) -> 
 
     require_readable(inventory, ["other/edge", "edge-2#1"])
     require_readable(world(views=(EDGE,)), [name])
-    with pytest.raises(UnavailableError, match=r"^Repository default/edge was not read: No host$") as raised:
+    with pytest.raises(
+        UnavailableError, match=r"^Repository default/edge could not be read: No host$"
+    ) as raised:
         require_readable(inventory, ["x", name])
     assert raised.value.hint == "Wait."
 
@@ -90,7 +92,9 @@ def test_name_in_a_repository_that_was_not_read_is_no_misspelling(name: str) -> 
 def test_name_in_a_repository_with_a_wrong_manifest_is_no_reason_to_try_again() -> None:
     wrong = replace(PROBLEM, reason=Reason.INVALID_MANIFEST)
 
-    with pytest.raises(ConfigurationError, match=rf"^{wrong.location}: Repository default/edge was not read"):
+    with pytest.raises(
+        ConfigurationError, match=rf"^{wrong.location}: Repository default/edge could not be read"
+    ):
         require_readable(world(views=(replace(EDGE, problem=wrong),)), ["edge/web"])
 
 
