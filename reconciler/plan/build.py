@@ -59,7 +59,7 @@ from reconciler.plan.impact import ImpactReader, all_losses
 from reconciler.plan.loss_reader import LossReader
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.proposals import LockPlan, plan_lock
-from reconciler.plan.records import applied_commit, leaving_records, plan_records, record_owners
+from reconciler.plan.records import applied_commit, leaving_records, plan_locks, plan_records, record_owners
 from reconciler.plan.requests import plan_requests, postpone_requests
 from reconciler.plan.status import plan_conditions, plan_status, status_owners
 from reconciler.policy import CommitPolicy, OnUnavailable
@@ -433,10 +433,11 @@ def _with_files(
 
     inventory = context.inventory
     # A reviewed lock is recorded by merging its pull request, any other by this run.
-    locks = {} if inventory.reviewed is not None else fleet.locks.files
+    decided = {} if inventory.reviewed is not None else fleet.locks.files
+    locks = LazyMapping(lambda: {**plan_locks(context, every), **decided, **lock.records})
 
     def records() -> dict[str, bytes]:
-        return dict(sorted({**plan_records(context, every, waiting), **locks, **lock.records}.items()))
+        return dict(sorted({**plan_records(context, every, waiting), **locks}.items()))
 
     def other_status() -> dict[str, bytes]:
         namespace = inventory.policy.dependencies.shared_namespace
@@ -458,6 +459,7 @@ def _with_files(
         without=without,
         conditions=conditions,
         records=LazyMapping(records),
+        locks=locks,
         record_owners=owned,
         status=LazyMapping(lambda: {**plan_status(context, conditions), **others}),
         approvable=LazyMapping(lambda: find_approvable(inventory, plan.changes)),
@@ -581,7 +583,7 @@ def changed_pins(plan: Plan, inventory: Inventory) -> Iterator[tuple[str, bytes 
     if not (inventory.locks or plan.has_pins):
         return
     before: Mapping[str, bytes] = {lock_path(lock): lock_bytes(lock) for lock in inventory.locks.values()}
-    after = {p: data for p, data in plan.records.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
+    after = {p: data for p, data in plan.locks.items() if p.startswith(f"{UPSTREAMS_DIRECTORY}/")}
     elsewhere = plan.other_files or ()
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) != after.get(path) and path in plan.record_owners and path not in elsewhere:

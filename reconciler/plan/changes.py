@@ -468,14 +468,14 @@ class Plan(PartlyCompared, frozen=True):
 
     Total: every package of every repository that a variant targets, or that carries our annotation, has
     exactly one change. Sorted by identity. `records` and `status` are the files of the state and status
-    branches after the plan is applied; `record_owners` are the packages that the former are about. A
-    record stays as it was if writing its package fails. `other_files` are the files of both
-    branches that other shards write, None without shards. `lock` proposes other pins for a reviewed
-    lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their way.
-    `conditions` and `status` expect every effect to be done; `context` is what they are computed from
+    branches after the plan is applied; `record_owners` are the packages that the former are about, `locks`
+    are those of them with pins. A record stays as it was if writing its package fails. `other_files` are
+    the files of both branches that other shards write, None without shards. `lock` proposes other pins for
+    a reviewed lock, `version_changes` is what locks decide anew, `rollouts` are the new revisions on their
+    way. `conditions` and `status` expect every effect to be done; `context` is what they are computed from
     again after the effects. `other_status`
     are the files of `status` that are about no owner, None if they are not known apart. Without `has_pins`
-    no upstream pin is among the records. `applied` is the control commit that counts as applied after it.
+    no upstream pin is among them. `applied` is the control commit that counts as applied after it.
     `without` returns the plan as it is reported and recorded without some packages. `losses` are those of its
     changes, and of what leaves the locks. `unjudged` is what nothing is known about, once for each cluster.
     `approvable` is by URL and branch; `objections` are by number, too,
@@ -489,6 +489,7 @@ class Plan(PartlyCompared, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     conditions: Mapping[ObjectKey, tuple[Condition, ...]] = field(default_factory=dict)
     records: Mapping[str, bytes] = field(default_factory=dict)
+    locks: Mapping[str, bytes] = field(default_factory=dict)
     record_owners: Mapping[str, PackageKey] = field(default_factory=dict)
     status: Mapping[str, bytes] = field(default_factory=dict)
     other_status: Mapping[str, bytes] | None = None

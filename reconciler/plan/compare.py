@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from msgspec import Struct, field
@@ -52,8 +53,8 @@ def lock_files(inventory: Inventory, plan: Plan | None) -> LockFiles:
     """
     if inventory.reviewed is not None:
         return {f"{LOCKS_DIRECTORY}/{path}": file.data for path, file in inventory.reviewed.files.items()}
-    records = plan.records if plan else {}
-    return {path: data for path, data in records.items() if path.startswith(f"{LOCKS_DIRECTORY}/")}
+    locks = plan.locks if plan else {}
+    return {path: data for path, data in locks.items() if path.startswith(f"{LOCKS_DIRECTORY}/")}
 
 
 def compare_locks(before: LockFiles, after: LockFiles) -> tuple[list[PinChange], list[PinChange]]:
@@ -370,26 +371,27 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
             continue
         package = f"{change.repository.name}/{change.package.path}"
         template = (*variant.target_path, "template") if variant.target_path else ("spec",)
-        upstream, subject = variant.source.at("spec", "upstream"), variant.owner.subject
+        # Finding the place of a field composes its manifest anew: only an obstacle needs one.
+        upstream, subject = partial(variant.source.at, "spec", "upstream"), variant.owner.subject
         for fault in change.faults:
             where = _function_location(variant, fault, template)
             text = fault.message if where else f"{fault.message} (in the package of {change.upstream_to})"
             hint = fault.hint or "Correct the configuration of the function, or what it works on."
-            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream, hint, subject)
+            yield _Obstacle(package, Reason.PIPELINE_FAILED, text, where or upstream(), hint, subject)
         for judgement in change.judgements if is_problem else ():
             if judgement.is_refusal:
                 hint = "Correct the package, or make its cluster take it: docs/guides/admission.md."
-                yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream, hint, subject)
+                yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream(), hint, subject)
         for condition in side.plan.conditions.get(variant.owner, ()):
             if condition.reason == POINT_EMPTY:
                 hint = "Add the object to the snapshot, or correct spec.injectors."
-                where = variant.source.at(*template, "injectors") if variant.spec.injectors else upstream
+                where = variant.source.at(*template, "injectors") if variant.spec.injectors else upstream()
                 yield _Obstacle(package, Reason.NOT_READY, condition.message or "", where, hint, subject)
         # Several sides of a conflict are a question; where a manifest is to blame it has a problem already.
         is_told = blamed & {variant.owner, set_key(variant.set_key) if variant.set_key else variant.owner}
         if change.op is Op.BLOCK and change.reason is not Reason.MERGE_CONFLICT and not is_told:
             hint = "Correct the package at its upstream, or what the manifest asks for."
-            yield _Obstacle(package, change.reason, change.message, upstream, hint, subject)
+            yield _Obstacle(package, change.reason, change.message, upstream(), hint, subject)
 
 
 def _function_location(variant: DesiredVariant, fault: FunctionFault, template: FieldPath) -> Location | None:

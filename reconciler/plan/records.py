@@ -1,8 +1,9 @@
 """The files of the state branch as they are once the plan is applied (D3)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
@@ -49,19 +50,16 @@ from reconciler.resolve.resolution import ResolvedVariant
 def plan_records(
     context: PlanContext, changes: Iterable[Change], refused: Mapping[PackageKey, int] = MappingProxyType({})
 ) -> dict[str, bytes]:
-    """Return every record after the plan: new and changed ones, and old ones that must stay.
+    """Return every record after the plan but locks: new and changed ones, and old ones that must stay.
 
     A record leaves only when nothing that its variant owns is left; it stays while its package
     cannot be looked at. `refused` are the packages with a deletion that waits for consent.
     """
     records = dict(context.inventory.records)
-    locks: dict[ObjectName, UpstreamLock | None] = dict(context.inventory.locks)
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
-        is_decided = change.op is not Op.BLOCK and change.reason.facts.decided
-        if is_decided and resolved is not None and resolved.downstream == change.package:
+        if _is_decided(resolved, change):
             records[resolved.variant.key] = _record(resolved, change, context)
-            locks[resolved.variant.key] = _lock(resolved, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
             old, conflicts = records.get(resolved.variant.key), tuple(map(conflict_record, change.conflicts))
@@ -86,16 +84,35 @@ def plan_records(
         records.pop(key, None)
     recorded: list[PackageVariantRecord | SetRecord] = [*records.values(), *_sets(context, records.values())]
     files = {record_path(r): record_bytes(r) for r in recorded}
-    files |= {
-        lock_path(lock): lock_bytes(lock)
-        for lock in locks.values()
-        if lock and (lock.key in records or (lock.held and lock.key in context.variants))
-    }
     files |= {record_path(rollout): record_bytes(rollout) for rollout in _rollouts(context, records)}
     files |= _refused_deletions(context.diff.waiting, refused)
+    return dict(sorted(files.items()))
+
+
+def plan_locks(context: PlanContext, changes: Collection[Change]) -> dict[str, bytes]:
+    """Return every pin after the plan, and the digests of images: a pin leaves with its variant's record."""
+    locks: dict[ObjectName, UpstreamLock | None] = dict(context.inventory.locks)
+    recorded = set(context.inventory.records)
+    for change in changes:
+        resolved = context.resolved.get(change.variant) if change.variant else None
+        if _is_decided(resolved, change):
+            recorded.add(resolved.variant.key)
+            locks[resolved.variant.key] = _lock(resolved, context)
+    recorded.difference_update(leaving_records(context, changes))
+    files = {
+        lock_path(lock): lock_bytes(lock)
+        for lock in locks.values()
+        if lock and (lock.key in recorded or (lock.held and lock.key in context.variants))
+    }
     if context.inventory.images:
         files[IMAGES_PATH] = lock_bytes(ImagesLock().pinned(context.inventory.images))
-    return dict(sorted(files.items()))
+    return files
+
+
+def _is_decided(resolved: ResolvedVariant | None, change: Change) -> TypeGuard[ResolvedVariant]:
+    """Tell whether a change decides what is recorded of its variant anew."""
+    is_decided = change.op is not Op.BLOCK and change.reason.facts.decided
+    return is_decided and resolved is not None and resolved.downstream == change.package
 
 
 def _with_place(record: PackageVariantRecord, context: PlanContext) -> PackageVariantRecord:
@@ -354,12 +371,13 @@ def _output(resolved: ResolvedVariant, change: Change, context: PlanContext) -> 
 
 def leaving_records(context: PlanContext, changes: Iterable[Change]) -> Iterator[ObjectName]:
     """Yield the records of variants that are gone and own nothing once the plan is applied."""
-    by_package = {change.package: change for change in changes}
+    gone = sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key)
+    by_package = {change.package: change for change in changes} if gone else {}
     owning: set[ObjectName] = set()
-    for target in context.targets.values():
+    for target in context.targets.values() if gone else ():
         owning.update(_owners_after(target, by_package[target.key], context))
     hidden = context.inventory.hidden
-    for change in sorted((*context.diff.delete, *context.diff.transfer), key=lambda c: c.key):
+    for change in gone:
         record = change.record
         if record is None or PackageKey(record.url, record.path) in hidden:
             continue

@@ -87,7 +87,7 @@ def test_a_decided_lock_counts_and_one_that_stands_does_not() -> None:
         commit=A,
         tree=B,
     )
-    files = {"records": {lock_path(lock): lock_bytes(lock)}, "record_owners": {lock_path(lock): WEB}}
+    files = {"locks": {lock_path(lock): lock_bytes(lock)}, "record_owners": {lock_path(lock): WEB}}
     standing = inventory(locks={lock.key: lock})
 
     assert checksum(**files) != EMPTY

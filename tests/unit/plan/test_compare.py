@@ -236,9 +236,9 @@ def test_a_pin_is_told_with_both_sides_and_why(
 
 
 def test_a_reviewed_lock_is_what_main_holds_and_any_other_what_a_plan_records() -> None:
-    recorded = files(pin("a", NEW)) | {"packagevariants/default/a.json": b"{}"}
+    recorded = files(pin("a", NEW)) | {"proposed.json": b"{}"}
     held = {path.removeprefix("locks/"): File.of(data) for path, data in files(pin("a", OLD)).items()}
-    plan = Plan(records=recorded)
+    plan = Plan(locks=recorded)
     control = Control("git.example/control", "control", Commit(Oid("c" * 40), 0))
     automatic = Inventory(Policy(), control)
     reviewed = Inventory(Policy(), control, reviewed=ReviewedLock(files=held))

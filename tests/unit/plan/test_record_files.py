@@ -22,7 +22,7 @@ from reconciler.plan.changes import (
     WriteRemoval,
 )
 from reconciler.plan.context import PlanContext, PlanTarget, place_consent
-from reconciler.plan.records import plan_records, record_owners
+from reconciler.plan.records import plan_locks, plan_records, record_owners
 from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.policy import Policy
 from reconciler.records.state import (
@@ -111,7 +111,8 @@ def context_of(
 
 def files_of(change: Change = KEPT, *given: Any, **fields: Any) -> dict[str, Any]:
     resolved, *rest = given or (a_resolved(),)
-    records = plan_records(context_of(resolved, *rest, **fields), [change])
+    context = context_of(resolved, *rest, **fields)
+    records = plan_records(context, [change]) | plan_locks(context, [change])
     return {path: json.loads(data) for path, data in records.items()}
 
 
