@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from typing import Any, TypeVar, cast
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UnavailableError
 from reconciler.base.reasons import Reason
@@ -33,6 +34,8 @@ from reconciler.read.control import OpenControl, absolute_remote, find_default_t
 from reconciler.read.repositories.discovery import is_of_cluster
 from reconciler.read.state import read_image_digests, with_image_digests
 
+T = TypeVar("T")
+
 
 def read_opening(policy: Policy, now_s: float) -> Opening:
     """Return whether pull requests may be opened now, by the schedule in its time zone."""
@@ -54,6 +57,20 @@ RepositoryCheck = Callable[[RepositoryView], Problem | None]
 """Returns the problem of a repository that must not be read."""
 
 
+class SharedReads:
+    """Values that were read at one moment, by what they depend on: both sides of a change read most alike."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[object, Any]] = {}
+
+    def get(self, name: str, question: object, read: Callable[[], T]) -> T:
+        """Return the value that an equal question had; if the last one of that name was another, read it."""
+        last = self._last.get(name)
+        if last is None or last[0] != question:
+            last = self._last[name] = question, read()
+        return cast("T", last[1])
+
+
 class ReadOptions(Struct, frozen=True):
     """How to read one commit of the control repository.
 
@@ -67,6 +84,7 @@ class ReadOptions(Struct, frozen=True):
     deep: bool = True
     is_proposed: bool = False
     notes: tuple[str, ...] = ()
+    reads: SharedReads = field(default_factory=SharedReads)
 
 
 def read_options(opened: OpenControl, environment: Mapping[str, str]) -> ReadOptions:

@@ -119,8 +119,12 @@ class Reading(Struct, frozen=True):
         if self.options.deep:
             texts = (text for r in self.inventory.records.values() for text in (r.path, r.output_tree))
             described = {key: view for key, view in views.items() if key in skipped - omitted}
-            policy = self.inventory.policy
-            views |= read_repositories(described, self.mirrors, policy, {text: text for text in texts})
+            policy, shared = self.inventory.policy, {text: text for text in texts}
+            views |= self.options.reads.get(
+                "repositories",
+                (described, policy),
+                lambda: read_repositories(described, self.mirrors, policy, shared),
+            )
             views = {**with_commits_of_tags(views, self.mirrors)}
         return replace(self, inventory=_with_views(self.inventory, views))
 
@@ -184,7 +188,7 @@ def read_control(
     policy = authorize(options, mirrors, forges, environment)
     content, _ = isolate(
         lambda: _control_units(options.control, policy),
-        lambda left_out: _read_control(options.control, policy, left_out),
+        lambda left_out: _read_control(options, policy, left_out),
     )
     views = {
         # One that cannot be used was read: nothing of it is skipped.
@@ -252,8 +256,13 @@ def _with_forges(
         }
     if not options.deep:
         return replace(_with_views(inventory, views), histories=recorded.histories)
-    forge_state = ForgeState(views, recorded.reviewed, recorded.histories)
-    forge_state = read_forges(forge_state, options.control.mirror, mirrors, forges, inventory.policy)
+    before = ForgeState(views, recorded.reviewed, recorded.histories)
+    control, policy = options.control.mirror, inventory.policy
+    forge_state = options.reads.get(
+        "forges",
+        (before, control, policy),
+        lambda: read_forges(before, control, mirrors, forges, policy),
+    )
     return replace(
         # The forges may have found a repository unavailable, or the lock closed.
         _with_views(inventory, forge_state.views),
@@ -300,13 +309,14 @@ def _control_units(opened: OpenControl, policy: Policy) -> Iterator[str | Object
 
 
 def _read_control(
-    opened: OpenControl, policy: Policy, left_out: Mapping[str | ObjectName, DefectError]
+    options: ReadOptions, policy: Policy, left_out: Mapping[str | ObjectName, DefectError]
 ) -> _ControlContent:
+    opened = options.control
     paths = {unit: error for unit, error in left_out.items() if isinstance(unit, str)}
     names = {unit: error for unit, error in left_out.items() if isinstance(unit, ObjectName)}
     snapshot = read_snapshot(opened.objects, opened.commit.oid, policy, paths)
     declared = _read_declared(opened, policy, snapshot, paths)
-    recorded = _read_recorded(opened, policy, paths, names)
+    recorded = _read_recorded(options, policy, paths, names)
     manifests, state = declared.manifests, recorded.state
     skipped = tuple(_skipped_files(opened, policy, manifests, state))
     broken = {
@@ -360,11 +370,16 @@ class _Recorded(NamedTuple):
 
 
 def _read_recorded(
-    opened: OpenControl, policy: Policy, paths: Container[str], names: Mapping[ObjectName, DefectError]
+    options: ReadOptions, policy: Policy, paths: Container[str], names: Mapping[ObjectName, DefectError]
 ) -> _Recorded:
+    opened = options.control
     refs = opened.mirror.refs()
     tip, status = refs.get(state_ref(policy.instance)), refs.get(status_ref(policy.instance))
-    state = at_addresses(read_state(opened.mirror, tip, policy.limits, names), opened.mirror.remote)
+    state = options.reads.get(
+        "state",
+        (opened.mirror, tip, policy.limits, names),
+        lambda: at_addresses(read_state(opened.mirror, tip, policy.limits, names), opened.mirror.remote),
+    )
     return _Recorded(
         tip=tip,
         state=state,

@@ -111,7 +111,8 @@ def check_proposal(
         # What the merged base registers is read wherever it is, so only what head adds is refused.
         views = before.inventory.repositories.values() if before and is_base_merged else ()
         check = repository_check(trusted, control, {view.url for view in views})
-        return before, read(ReadOptions(proposal.head, policy_governor(trusted), check))
+        at_head = ReadOptions(proposal.head, policy_governor(trusted), check, reads=at_base.reads)
+        return before, read(at_head)
 
     merged, proposed = read_both()
     unread = {} if level is Level.MANIFESTS else _unread(merged, proposed)
