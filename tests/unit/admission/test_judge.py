@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from reconciler.admission.cluster import CRD, POLICY, Cluster
+from reconciler.admission.defaults import with_defaults
 from reconciler.admission.judge import Judge, ObjectChange
+from reconciler.admission.policies import find_unasked
 from reconciler.base.errors import Location
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, SnapshotObject
 from reconciler.krm.yaml import load_documents
@@ -186,6 +188,12 @@ spec: {policyName: p, validationActions: [Warn, Audit], paramRef: {name: z, para
 ALL = ", paramRef: {selector: {matchLabels: {for: apps}}, parameterNotFoundAction: Deny}"
 HERE = "policy p cannot be judged: its parameters are in its namespace, which is not known"
 TWICE = "[{expression: object.nope == 1}, {expression: 'false', message: bad}]"
+COMPUTED = "[{expression: 'false', message: bad, messageExpression: '\"no \" + object.metadata.name'}]"
+SPACED = ", paramRef: {name: a, namespace: shop}"
+OF_LABELS = "}}], objectSelector: {{{}}}, excludeResourceRules: [{{resources: [x]"
+EVERYTHING = "apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*']"
+SCOPED = f"{BROKEN}paramRef.namespace must not be provided for a cluster-scoped `paramKind`"
+UNLISTED = "policy p cannot be judged: not all parameters of kind ConfigMap are known"
 CONDITIONS = "[{name: a, expression: object.nope == 1}, {name: b, expression: 'false'}]"
 SPACE = "apiVersion: v1\nkind: Namespace\nmetadata: {{name: shop, labels: {{env: {}}}}}\n"
 OF_SPACE = "}], namespaceSelector: {matchLabels: {env: N}}, excludeResourceRules: [{resources: [x]"
@@ -329,6 +337,37 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
         pytest.param("", APP, policy("false", DEPLOYMENTS + ", resourceNames: [other]"), [], id="names"),
         pytest.param("", APP, policy("false", DEPLOYMENTS.replace("deployments", "deployments/scale")), [],
             id="a subresource"),
+        pytest.param("", APP, policy("false", SPACES.replace("namespaces", "pods").partition("}")[0]),
+            [("refused", "policy p for its Pods: bad")], id="the Pods of a workload"),
+        pytest.param("", APP,
+            policy("false", DEPLOYMENTS, matchConditions="[{name: a, expression: 'true'}]"), REFUSED,
+            id="a condition that holds"),
+        pytest.param("", APP, policy("", DEPLOYMENTS, validations=COMPUTED),
+            [("refused", "policy p: no web")], id="a message that is computed"),
+        pytest.param("", APP, policy("", DEPLOYMENTS, validations="[{expression: '1'}]"),
+            [("not judged", "policy p cannot be judged: its result is no boolean")], id="no boolean"),
+        pytest.param("", APP,
+            policy("false", DEPLOYMENTS, binding=", matchResources: {resourceRules: [{resources: [x]}]}"),
+            [],
+            id="a binding for other resources"),
+        pytest.param("", APP, policy("false", DEPLOYMENTS + OF_LABELS.format("matchLabels: {a: b}")), [],
+            id="labels that it does not have"),
+        pytest.param(APP, APP.replace("{name: web,", "{name: web, labels: {a: b},"),
+            policy("false", DEPLOYMENTS + OF_LABELS.format("matchLabels: {a: b}")), REFUSED,
+            id="labels that it did not have before"),
+        pytest.param("", APP,
+            policy("false", DEPLOYMENTS + OF_LABELS.format("matchExpressions: [{key: a}]")),
+            [("not judged", "policy p cannot be judged: a selector of it is none")],
+            id="a selector that is none"),
+        pytest.param("", str(policy("true")[0]), policy("false", EVERYTHING), [],
+            id="no policy is for policies"),
+        pytest.param("", APP, [*policy("true", DEPLOYMENTS, binding=SPACED, **PARAMS), DEFAULT],
+            [("refused", SCOPED)], id="a namespace for a parameter that is in none"),
+        pytest.param("", APP,
+            policy("true", DEPLOYMENTS, binding=DENY, paramKind="{apiVersion: v1, kind: ConfigMap}"),
+            [("not judged", UNLISTED)], id="a parameter that may be there"),
+        pytest.param("", limit("{}", "v2"), [*policy("false"), definition(OPEN, ("v1", "v2"))], REFUSED,
+            id="a rule for another version that is alike"),
     ],
 )  # fmt: skip
 def test_policy_decides(
@@ -337,6 +376,99 @@ def test_policy_decides(
     found = verdicts(old, new, governing, complete=[LIMITS])
 
     assert [answer for answer in found if "policy p" in answer[1]] == answers
+
+
+IMAGES = ("Always: r:5000/i", "Always: i:latest", "IfNotPresent: i:1", "IfNotPresent: i@sha256:0")
+PROBES = "{p: 1, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "completed"),
+    [
+        ("Pod", "containers: []", ("dnsPolicy: ClusterFirst, restartPolicy: Always, securityContext: {}, "
+            "enableServiceLinks: true, schedulerName: default-scheduler, terminationGracePeriodSeconds: 30")),
+        ("Pod", "serviceAccountName: a", "serviceAccountName: a, serviceAccount: a"),
+        ("Pod", "volumes: [{a: b}, {secret: {}}, {hostPath: {}}, {nfs: {}}]",
+            ("volumes: [{a: b, emptyDir: {}}, {secret: {defaultMode: 420}}, "
+            "{hostPath: {type: ''}}, {nfs: {}}]")),
+        ("Pod", "volumes: [{projected: {sources: [{serviceAccountToken: {}}]}}]",
+            ("volumes: [{projected: {defaultMode: 420, "
+            "sources: [{serviceAccountToken: {expirationSeconds: 3600}}]}}]")),
+        ("Pod", ("volumes: [{projected: {defaultMode: 1, sources: [{downwardAPI: "
+            "{items: [{fieldRef: {}}]}}]}}]"),
+            ("volumes: [{projected: {defaultMode: 1, "
+            "sources: [{downwardAPI: {items: [{fieldRef: {apiVersion: v1}}]}}]}}]")),
+        ("Pod", "volumes: [{downwardAPI: {items: [{fieldRef: {}}]}}]",
+            "volumes: [{downwardAPI: {defaultMode: 420, items: [{fieldRef: {apiVersion: v1}}]}}]"),
+        *(("Pod", f"containers: [{{image: '{image}', terminationMessagePath: /a}}]",
+            (f"containers: [{{image: '{image}', imagePullPolicy: {policy}, resources: {{}}, "
+            "terminationMessagePath: /a, terminationMessagePolicy: File}]"))
+            for policy, image in (text.split(": ") for text in IMAGES)),
+        ("Pod.hostNetwork", "initContainers: [{ports: [{containerPort: 1}]}]",
+            "initContainers: [{ports: [{containerPort: 1, protocol: TCP, hostPort: 1}]}]"),
+        ("Pod", "containers: [{ports: [{containerPort: 1}]}]",
+            "containers: [{ports: [{containerPort: 1, protocol: TCP}]}]"),
+        ("Pod",
+            "ephemeralContainers: [{livenessProbe: {p: 1}, readinessProbe: {p: 1}, startupProbe: {p: 1}}]",
+            (f"ephemeralContainers: [{{livenessProbe: {PROBES}, readinessProbe: {PROBES}, "
+            f"startupProbe: {PROBES}}}]")),
+        ("Pod", "containers: [{lifecycle: {preStop: {httpGet: {path: /a}}, postStart: {httpGet: {}}}}]",
+            ("containers: [{lifecycle: {preStop: {httpGet: {scheme: HTTP, path: /a}}, "
+            "postStart: {httpGet: {scheme: HTTP, path: /}}}}]")),
+        ("Pod", "containers: [{env: [{name: a, value: b}, {valueFrom: {fieldRef: {}}}]}]",
+            "containers: [{env: [{name: a, value: b}, {valueFrom: {fieldRef: {apiVersion: v1}}}]}]"),
+        ("Pod", "containers: [{resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0}}}]",
+            "containers: [{resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0, memory: 2}}}]"),
+        ("Deployment.apps", "strategy: {type: Recreate}", ("strategy: {type: Recreate}, replicas: 1, "
+            "revisionHistoryLimit: 10, progressDeadlineSeconds: 600")),
+        ("Deployment.apps", "strategy: {rollingUpdate: {maxSurge: 1}}",
+            "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 25%}}"),
+        ("StatefulSet.apps", "volumeClaimTemplates: [{}]", ("replicas: 1, revisionHistoryLimit: 10, "
+            "podManagementPolicy: OrderedReady, updateStrategy: {type: RollingUpdate}, "
+            "volumeClaimTemplates: [{spec: {volumeMode: Filesystem}}]")),
+        ("Job.batch", "a: 1", "completions: 1, parallelism: 1, backoffLimit: 6, completionMode: NonIndexed"),
+        ("Job.batch", "completions: 2", "completions: 2, parallelism: 1, suspend: false"),
+        ("Job.batch", "parallelism: 2", "parallelism: 2, completions: null"),
+        ("Service", "ports: [{port: 80}]", ("type: ClusterIP, sessionAffinity: None, "
+            "internalTrafficPolicy: Cluster, ports: [{port: 80, targetPort: 80, protocol: TCP}]")),
+        ("Service", "type: ExternalName, x: null", "type: ExternalName, internalTrafficPolicy: null"),
+        ("Other.x.io", "a: 1, replicas: null", "a: 1, replicas: null"),
+    ],
+)  # fmt: skip
+def test_object_is_completed_as_by_the_api_server(kind: str, spec: str, completed: str) -> None:
+    kind, _, more = kind.partition(".h")
+    value = read(f"{{{spec}{', hostNetwork: true' if more else ''}}}")
+
+    done = with_defaults({"spec": value}, kind)["spec"]
+
+    for key, part in read(f"{{{completed}}}").items():
+        if isinstance(part, list) and "ontainers" in key:  # only what a row is about
+            for container, fields in zip(done[key], part, strict=True):
+                assert container == container | fields
+        else:
+            assert done.get(key) == part
+    assert None not in done.values()
+
+
+@pytest.mark.parametrize(
+    ("kind", "rules", "named"),
+    [
+        ("ValidatingWebhookConfiguration", f"{{resources: [x]}}, {{{DEPLOYMENTS}}}", True),
+        ("MutatingWebhookConfiguration", "{apiGroups: [''], resources: [pods]}", True),
+        ("MutatingAdmissionPolicy", f"{{{DEPLOYMENTS}}}", True),
+        ("MutatingAdmissionPolicy", f"{{{LIMIT_RULE}}}", False),
+        ("ValidatingWebhookConfiguration", "{apiGroups: ['*'], resources: [pods/*]}", True),
+        ("ValidatingWebhookConfiguration", "{apiGroups: [apps], resources: [pods]}", False),
+    ],
+)  # fmt: skip
+def test_what_only_the_api_server_asks_is_named(kind: str, rules: str, *, named: bool) -> None:
+    fields = f"webhooks: [{{rules: [{rules}]}}]"
+    if kind.endswith("Policy"):
+        fields = f"spec: {{matchConstraints: {{resourceRules: [{rules}]}}}}"
+    decider = read(f"apiVersion: {POLICY.group}/v1\nkind: {kind}\nmetadata: {{name: w}}\n{fields}")
+    cluster = Cluster("c", Snapshot(present=True), read_main=lambda k, _: [decider] if k.kind == kind else [])
+
+    assert list(find_unasked(GroupKind("apps", "Deployment"), cluster)) == ([f"{kind} w"] if named else [])
 
 
 def test_version_that_objects_are_stored_in_has_to_stay() -> None:

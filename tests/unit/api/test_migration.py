@@ -95,6 +95,28 @@ def test_upstream_keeps_its_revision_or_tag(upstream: dict[str, str], selector: 
     assert migrated["spec"]["upstream"] == selector
 
 
+@pytest.mark.parametrize(
+    ("name", "downstream"),
+    [
+        ({"nameSuffix": {"value": "-x"}}, {"package": "app-x"}),
+        ({"namePrefix": {"value": "x-"}, "baseName": {"value": "y"}}, {"package": "x-y"}),
+        (
+            {"baseName": {"fromField": "metadata.annotations['a/b']"}},
+            {"packageExpr": "target.annotations['a/b']"},
+        ),
+        ({"baseName": {"fromField": "spec.x"}}, {"packageExpr": "'spec.x'"}),
+        ({}, None),
+    ],
+)
+def test_name_of_packages_is_that_of_upstream_with_both_ends(name: Any, downstream: Any) -> None:
+    spec = {"upstream": OLD["spec"]["upstream"], "targets": [{"repositories": {}, "packageName": name}]}
+    text = migrate_set({"spec": spec})
+
+    (target,) = load_documents(text.encode())[0].value["spec"]["targets"]
+    assert target.get("template", {}).get("downstream") == downstream
+    assert ("has no equivalent" in text) is ("spec.x" in str(name))
+
+
 def test_migration_is_total() -> None:
     for spec in (None, 3, [], {"targets": [None, {"objects": {"selectors": [1]}}], "upstream": "x"}):
         assert migrate_set({"spec": spec}).startswith("apiVersion: ")
