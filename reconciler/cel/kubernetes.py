@@ -290,10 +290,6 @@ def _integer(value: bytes) -> int:
     return int(number)
 
 
-def _amount(value: object) -> Decimal:
-    return _number(value) if isinstance(value, bytes) else Decimal(str(value))
-
-
 _INTEGERS: Final = 1 << 63
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
@@ -383,9 +379,7 @@ def _flatten(values: Sequence[Any], depth: int = 1) -> list[Any]:
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    total = sum(map(_amount, values), Decimal(0))
-    if any(isinstance(value, bytes) for value in values):
-        return _quantity(total)
+    total = sum((Decimal(str(value)) for value in values), Decimal(0))
     return float(total) if any(isinstance(value, float) for value in values) else int(total)
 
 

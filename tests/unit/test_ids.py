@@ -1,8 +1,8 @@
-"""Addresses of repositories in files that are shared."""
+"""Identities in texts, and addresses of repositories in files that are shared."""
 
 import pytest
 
-from reconciler.names.ids import shareable_address
+from reconciler.names.ids import GroupKind, ObjectKey, RolloutKey, shareable_address
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,31 @@ def test_a_shared_address_is_absolute_unless_it_is_of_this_machine(
     registered: str, remote: str, shown: str
 ) -> None:
     assert shareable_address(registered, remote) == shown
+
+
+@pytest.mark.parametrize(
+    ("identity", "text"),
+    [
+        (RolloutKey("default", "fleet"), "default/fleet"),
+        (RolloutKey("default", "fleet", "web"), "default/fleet/web"),
+        (ObjectKey("apps", "Deployment", "shop", "web"), "Deployment.apps shop/web"),
+        (ObjectKey("", "Node", "", "n1"), "Node n1"),
+    ],
+)
+def test_identity_is_written_without_what_it_has_not(identity: object, text: str) -> None:
+    assert str(identity) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("Endpoints", "endpoints"),
+        ("Gateway", "gateways"),
+        ("NetworkPolicy", "networkpolicies"),
+        ("Ingress", "ingresses"),
+        ("Pod", "pods"),
+        ("", ""),
+    ],
+)
+def test_plural_of_a_kind_is_that_which_kubernetes_guesses(kind: str, plural: str) -> None:
+    assert GroupKind("", kind).plural == plural

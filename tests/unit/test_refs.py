@@ -133,6 +133,13 @@ def test_object_name_of_later_revisions_fits() -> None:
     parts = ("r" * 63, f"{'p' * 31}/{'q' * 31}", "n" * 63, "w" * 63)
     assert object_name_errors(*parts) == {"name": "must be no more than 253 characters"}
     assert object_name_errors(*parts[:3]) == {}
+    assert object_name_errors("edge", "a//b", "n") == {"path": "consecutive '/' characters are not allowed"}
+    assert list(object_name_errors("Edge", "/A_b/", "N", "")) == [
+        "repository",
+        "package",
+        "workspace",
+        "path",
+    ]
 
 
 @given(st.sets(paths, max_size=8), paths)

@@ -35,6 +35,15 @@ def test_value_with_a_text_to_mask_is_told(text: str, own: OwnValues) -> None:
                 assert own.may_be_in([f"{before}{each}"])
 
 
+@pytest.mark.parametrize("value", [{"web": ["a web", 1]}, {"a": {"b": {"c": {"d": {"e": "web"}}}}}, 2**70])
+def test_masked_value_has_no_text_of_its_own_and_is_filled_again(value: object) -> None:
+    own = OwnValues.of(["web"])
+    masked = own.mask_value({"n": 2**70, "v": value})
+
+    assert "web" not in str(masked)
+    assert own.fill_value(masked) == {"n": 2**70, "v": value}
+
+
 def test_value_with_no_text_to_mask_is_told() -> None:
     assert not OwnValues.of(["web"]).may_be_in({"xweb": ["web2", 1, None, "an escape\nis far from bweb"]})
 

@@ -72,6 +72,9 @@ def test_function_gives_its_documented_result(text: str) -> None:
         "[[1]].flatten(-1)",
         "[].min()",
         "format.named('labelValue').value().validate(1)",
+        "quantity('1').isLessThan(semver('1.0.0'))",
+        "[quantity('1')].sum()",
+        "no expression (",
     ],
 )
 def test_argument_that_a_function_does_not_take_is_an_error(text: str) -> None:

@@ -362,6 +362,19 @@ def test_open_ready_pull_request_is_merged_at_its_head(
     assert server.calls == ([("merge", 5, "c0ffee")] if not fields else [])
 
 
+@pytest.mark.parametrize(("state", "draft"), list(product((PullState.OPEN, PullState.CLOSED), (True, False))))
+def test_only_an_open_pull_request_becomes_ready_or_a_draft(
+    api: ScriptedApi, state: PullState, draft: bool
+) -> None:
+    server = served(state=state, draft=draft)
+
+    writer(api, server).mark_ready(5)
+    writer(api, server).mark_draft(5)
+
+    calls = [("mark_ready", 5), ("mark_draft", 5)][0 if draft else 1 :]
+    assert server.calls == (calls if state is PullState.OPEN else [])
+
+
 def test_merge_that_is_pending_is_tried_again_for_a_while(api: ScriptedApi) -> None:
     server = served()
     server.errors["merge"] = [PendingError("checking")] * 2

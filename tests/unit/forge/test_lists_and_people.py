@@ -10,6 +10,7 @@ import pytest
 from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.base.redact import mask_credentials
 from reconciler.forge.api import github
+from reconciler.forge.api.dialect import PendingError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.forge.api.github import App, AppToken
 from reconciler.http.client import Clock, ForbiddenError, InvalidError, MissingError
@@ -289,6 +290,41 @@ def test_gitea_merges_when_the_checks_succeed_and_is_asked_once(api: RecordingAp
     assert dialect.enable_auto_merge(READY, "c0ffee") is READY
     with pytest.raises(InvalidError):
         dialect.enable_auto_merge(READY, "c0ffee")
+
+
+@pytest.mark.parametrize(
+    ("kind", "handed"),
+    [("azure", {5}), ("github", {5, 6}), ("gitlab", {5, 6}), ("gitea", None), ("bitbucket", None)],
+)
+def test_what_the_forge_merges_by_itself_is_shown_or_in_its_queue(
+    api: RecordingApi, kind: str, handed: set[int] | None
+) -> None:
+    queued = {"pullRequest": {"number": 6}}
+    page = {"nodes": [queued, {"pullRequest": None}], "pageInfo": {"hasNextPage": False, "endCursor": None}}
+    queue = {"data": {"repository": {"mergeQueue": {"entries": page}}}}
+    api.answers["POST", "/graphql"] = Answer(200, queue)
+    api.answers["GET", f"{PROJECT}/merge_trains"] = Answer(200, [{"merge_request": {"iid": 6}}])
+
+    assert dialect_of(api, kind).merging([replace(READY, handed=True), replace(READY, number=7)]) == handed
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "text"),
+    [
+        ("checking", PendingError, "405 Method Not Allowed"),
+        ("conflict", InvalidError, r"405 Method Not Allowed \(conflict\)$"),
+        (None, InvalidError, "405 Method Not Allowed$"),
+    ],
+)
+def test_gitlab_tells_why_it_does_not_merge(
+    api: RecordingApi, status: str | None, error: type[Exception], text: str
+) -> None:
+    merge = f"{PROJECT}/merge_requests/5"
+    api.answers["PUT", f"{merge}/merge"] = Answer(405, {"message": "405 Method Not Allowed"})
+    api.answers["GET", merge] = Answer(200, {**ITEMS["gitlab"], "detailed_merge_status": status})
+
+    with pytest.raises(error, match=text):
+        dialect_of(api, "gitlab").merge(READY, "c0ffee")
 
 
 # Apps

@@ -103,6 +103,7 @@ RENDERED = [
         {"values": {"valuesInline": {"on": False, "n": 0}}}, "false 0"),
     Rendered("release and namespace", '(printf "%s/%s" .Release.Namespace .Release.Name)',
         {"releaseName": "r", "namespace": "n"}, "n/r"),
+    Rendered("the name of a template is that of the release", ".Release.Name", {"nameTemplate": "t"}, "t"),
     Rendered("the version of the cluster", ".Capabilities.KubeVersion.Version", {"kubeVersion": "v1.31.2"},
         "v1.31.2"),
     Rendered("what the cluster serves", '(.Capabilities.APIVersions.Has "example.com/v1")',

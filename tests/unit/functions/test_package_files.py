@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.functions.resources import ignored_paths
+from reconciler.functions.resources import ignored_paths, package_directories, package_of
 from reconciler.names.objects import File
 
 PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
@@ -32,3 +32,12 @@ def test_ignored_paths_follow_git(reason: str, patterns: str, ignored: set[str])
     files = {path: File.of(b"") for path in PATHS}
 
     assert ignored_paths({**files, ".krmignore": File.of(patterns.encode())}) == ignored, reason
+
+
+def test_file_is_of_the_innermost_directory_with_a_kptfile() -> None:
+    packages = package_directories(["a/b/Kptfile", "Kptfile.d/x", "c/Kptfile"])
+
+    assert packages == {"", "a/b", "c"}
+    assert [package_of(path, packages) for path in ("a/x", "a/b/x", "a/b/c/x", "c/Kptfile")] == [
+        *("", "a/b", "a/b", "c"),
+    ]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.krm.merge import Winner, merge_document, merge_text, path_text
+from reconciler.krm.merge import Winner, merge_document, merge_document_like_kpt, merge_text, path_text
 from reconciler.krm.schema import Schemas
 from reconciler.krm.yaml import Tree
 
@@ -76,6 +76,16 @@ VALUES = [
 @pytest.mark.parametrize("case", [*VALUES, *VERSIONED], ids=lambda case: case.reason)
 def test_values(case: Case) -> None:
     assert merge(case.base, case.upstream, case.local) == (case.want, list(case.conflicts))
+
+
+@pytest.mark.parametrize(
+    ("new", "want"),
+    [("x: {n: null, b: 1}", "x:\n  b: 1"), ("x: {b: 1}", "x: {b: 1}"), ("l: [1, 2]", "l: [1, 2]")],
+)
+def test_null_in_what_upstream_adds_is_left_out_as_by_kpt(new: str, want: str) -> None:
+    base, upstream, local = map(Tree.parse, ("a: 1\n", f"a: 1\n{new}\n", "a: 1\nc: 1\n"))
+
+    assert merge_document_like_kpt(base, upstream, local, schemas=Schemas()).text == f"a: 1\nc: 1\n{want}\n"
 
 
 def test_policy_chooses_upstream() -> None:

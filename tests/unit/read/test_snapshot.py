@@ -1,6 +1,7 @@
 """The snapshot: every form that kubectl prints, nothing private, and absence only where a list is whole."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -381,6 +382,13 @@ def test_cluster_scoped_objects_have_no_namespace(world: Make) -> None:
     assert (node.namespace, node.labels) == ("", {})
 
 
-def test_times_round_trip() -> None:
+def test_times_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert format_time(parse_time("2026-03-01T12:00:00")) == "2026-03-01T12:00:00Z"
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
     assert format_time(parse_time("2026-03-01T12:00:00+02:00")) == "2026-03-01T10:00:00Z"
     assert parse_time("1700000000") == 1_700_000_000
