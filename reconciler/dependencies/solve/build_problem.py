@@ -71,9 +71,9 @@ def build_problem(
     """Build the resolution problem: the transitive closure of the candidate versions that may be needed.
 
     Order-free: the order of installs, candidates and pins does not matter. Versions to which no chain of
-    ranges leads from the installs are in no solution. Where they are `free`, the ranges of users count as
-    none, so that what an install keeps that gives way is read, too; the solutions are the same. What a
-    `narrower` problem of the same inputs has read is not read again.
+    ranges leads from the installs are in no solution. Where they are `free`, the ranges of users whose
+    installs are locked count as none, so that what an install keeps that gives way is read, too; the
+    solutions are the same. What a `narrower` problem of the same inputs has read is not read again.
     """
     earlier: Mapping[Instance, _Reached] = {}
     if narrower is None:
@@ -84,7 +84,11 @@ def build_problem(
         inputs = lookup.inputs
     roots = tuple(_root(lookup, install) for install in inputs.installs if not install.external)
     instances: dict[Instance, _Reached] = {}
-    queue = [(way, scope, free) for demand, scope in roots for way in demand.alternatives]
+    queue = list[tuple[Alternative, RequirementContext, bool]]()
+    for demand, scope in roots:
+        (way,) = demand.alternatives
+        is_locked = way.instance is not None and lookup.locked(way.instance) is not None
+        queue.append((way, scope, free and is_locked))
     seen = set[tuple[Instance, frozenset[int], bool]]()
     for way, parent, is_free in queue:
         if way.instance is None or (way.instance, way.allowed, is_free) in seen:

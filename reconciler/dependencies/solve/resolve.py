@@ -17,6 +17,7 @@ from reconciler.dependencies.model.cluster import ClusterInputs, given_parameter
 from reconciler.dependencies.model.instances import Instance, MetNeed, Resolved, SkippedNeed, met_need
 from reconciler.dependencies.model.packages import (
     Candidate,
+    Dialect,
     Install,
     InterfaceNeed,
     PackageId,
@@ -106,15 +107,18 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
 def _attempts(inputs: ClusterInputs) -> tuple[BuiltProblem, list[_Attempt]]:
     """Attempt every part; where one has no answer, with all versions that could be part of one."""
     built = build_problem(inputs, free=False)
+    parts = list(split_problem(built.problem))
     unsolved = set[Cause]()
     with suppress(BudgetError):
-        answers = [(part, assign(part)) for part in split_problem(built.problem)]
+        answers = [(part, assign(part)) for part in parts]
         unsolved = {demand.cause for part, answer in answers if answer is None for demand in part.roots}
         if not unsolved:
             return built, [(part, answer, None) for part, answer in answers if answer is not None]
-    built = build_problem(inputs, narrower=built)
+    if inputs.pins or any(install.dialect is Dialect.CARVEL for install in inputs.installs):
+        built = build_problem(inputs, narrower=built)
+        parts = list(split_problem(built.problem))
     outcomes = []
-    for part in split_problem(built.problem):
+    for part in parts:
         is_known = unsolved.isdisjoint(demand.cause for demand in part.roots)
         outcomes.append((part, *(attempt(part) if is_known else contradiction(part))))
     return built, outcomes
