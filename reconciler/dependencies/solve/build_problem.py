@@ -71,9 +71,9 @@ def build_problem(
     """Build the resolution problem: the transitive closure of the candidate versions that may be needed.
 
     Order-free: the order of installs, candidates and pins does not matter. Versions to which no chain of
-    ranges leads from the installs are in no solution. Where they are `free`, the ranges of users whose
-    installs are locked count as none, so that what an install keeps that gives way is read, too; the
-    solutions are the same. What a `narrower` problem of the same inputs has read is not read again.
+    ranges leads from the installs are in no solution. Where they are `free`, the ranges of locked installs
+    count as none, so that what an install keeps that gives way is read, too; the solutions are the same.
+    What a `narrower` problem of the same inputs has read is not read again.
     """
     earlier: Mapping[Instance, _Reached] = {}
     if narrower is None:
