@@ -279,7 +279,7 @@ def own_functions(spec: PackageVariantSpec) -> Iterator[tuple[str, Sequence[Func
     """Yield both lists of a variant's functions by their names."""
     pipeline = spec.pipeline
     yield "validators", (pipeline.validators if pipeline else None) or ()
-    yield "mutators", (pipeline.mutators if pipeline else None) or spec.mutators or ()
+    yield "mutators", (pipeline.mutators if pipeline else None) or ()
 
 
 def _function_edits(

@@ -329,7 +329,6 @@ class _Provenance(Struct, frozen=True):
         spec = self.variant.spec
         lists = {
             ("pipeline", "mutators"): (spec.pipeline.mutators if spec.pipeline else None) or (),
-            ("mutators",): spec.mutators or (),
             ("pipeline", "validators"): (spec.pipeline.validators if spec.pipeline else None) or (),
         }
         present = upstream_functions([self.files])

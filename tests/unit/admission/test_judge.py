@@ -188,6 +188,7 @@ spec: {policyName: p, validationActions: [Warn, Audit], paramRef: {name: z, para
 ALL = ", paramRef: {selector: {matchLabels: {for: apps}}, parameterNotFoundAction: Deny}"
 HERE = "policy p cannot be judged: its parameters are in its namespace, which is not known"
 TWICE = "[{expression: object.nope == 1}, {expression: 'false', message: bad}]"
+NAME = "+ object.metadata.name"
 COMPUTED = "[{expression: 'false', message: bad, messageExpression: '\"no \" + object.metadata.name'}]"
 SPACED = ", paramRef: {name: a, namespace: shop}"
 OF_LABELS = "}}], objectSelector: {{{}}}, excludeResourceRules: [{{resources: [x]"
@@ -344,6 +345,8 @@ DEFAULT = definition("{type: object, default: {}, properties: {most: {type: inte
             id="a condition that holds"),
         pytest.param("", APP, policy("", DEPLOYMENTS, validations=COMPUTED),
             [("refused", "policy p: no web")], id="a message that is computed"),
+        pytest.param("", APP, policy("", DEPLOYMENTS, validations=COMPUTED.replace(f'no " {NAME}', ' "')),
+            REFUSED, id="a message that is computed as nothing"),
         pytest.param("", APP, policy("", DEPLOYMENTS, validations="[{expression: '1'}]"),
             [("not judged", "policy p cannot be judged: its result is no boolean")], id="no boolean"),
         pytest.param("", APP,
@@ -388,8 +391,8 @@ PROBES = "{p: 1, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, fail
         ("Pod", "containers: []", ("dnsPolicy: ClusterFirst, restartPolicy: Always, securityContext: {}, "
             "enableServiceLinks: true, schedulerName: default-scheduler, terminationGracePeriodSeconds: 30")),
         ("Pod", "serviceAccountName: a", "serviceAccountName: a, serviceAccount: a"),
-        ("Pod", "volumes: [{a: b}, {secret: {}}, {hostPath: {}}, {nfs: {}}]",
-            ("volumes: [{a: b, emptyDir: {}}, {secret: {defaultMode: 420}}, "
+        ("Pod", "volumes: [{a: b}, {name: s, secret: {}}, {hostPath: {}}, {nfs: {}}]",
+            ("volumes: [{a: b, emptyDir: {}}, {name: s, secret: {defaultMode: 420}}, "
             "{hostPath: {type: ''}}, {nfs: {}}]")),
         ("Pod", "volumes: [{projected: {sources: [{serviceAccountToken: {}}]}}]",
             ("volumes: [{projected: {defaultMode: 420, "

@@ -133,6 +133,7 @@ PORTS = f"{{type: object, properties: {{ports: {{type: array, {BY_N}, items: {PO
         (rule("self.t[0] < timestamp('2025-01-01T00:00:00Z')", TIMES), None, "{t: [2026-01-01]}", True),
         (rule("self == timestamp('2026-01-01T00:00:00Z')", "type: string, format: date-time"), None,
             "'2026-01-01T02:00:00+02:00'", False),
+        (rule("self[1] < duration('1m')", "type: array, items: {format: duration}"), None, "[1, 2h]", True),
         (rule("self.d == oldSelf.d", TIMES), "{d: 1h}", "{d: 60m, n: 1}", False),
         (rule("!has(self.n)", NULLABLE), None, "{n: null}", False),
         (rule("self == oldSelf", SET), "[a, b]", "[b, a]", False),

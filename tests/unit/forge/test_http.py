@@ -1,6 +1,9 @@
 """Requests to an API: which redirect is followed, how much is read, and what an error shows."""
 
+import socket
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from reconciler.http.client import (
     LostReplyError,
     StaticToken,
 )
+from reconciler.http.connection import Connections, NoAnswerError
 from reconciler.policy import WriteLimits
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
@@ -251,6 +255,30 @@ def test_limited_write_waits_in_the_budget(api: ScriptedApi) -> None:
 
     assert api.clock.slept == [9.0]
     assert len(api.requests()) == 2
+
+
+@pytest.mark.parametrize("skew_s", [-3600, 0, 3600])
+def test_date_until_which_a_server_limits_is_by_its_own_clock(api: ScriptedApi, skew_s: float) -> None:
+    api.skew = skew_s
+    after = formatdate(api.clock.now() + skew_s + 9, usegmt=True)
+    api.answers["POST", "/x"] = Answer(429, {"message": "slow down"}, {"Retry-After": after})
+
+    with pytest.raises(LimitedError):
+        api.transport().write("POST", "/x", {})
+
+    assert api.clock.slept == [pytest.approx(9, abs=1)]
+
+
+@pytest.mark.parametrize(("silence_s", "whole_s"), [(0.05, 60), (60, 0.05)])
+def test_answer_has_a_time_for_each_step_and_one_for_all(silence_s: float, whole_s: float) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connections, start = Connections(silence_s, {}), time.monotonic()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+
+        with pytest.raises(NoAnswerError, match="ReadTimeout"):
+            connections.send("GET", url, {}, b"", limit=9, until=start + whole_s)
+
+    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(

@@ -204,6 +204,8 @@ def test_served_apis_are_read_from_the_table(text: str, world: Callable[..., Wor
     files, _ = imported({}, listing(obj("a")), options(resources=resources))
 
     assert resources.plurals["clusters.example.com"] == CLUSTER
+    assert resources.serves(CLUSTER)
+    assert not resources.serves(CLUSTER._replace(group="example.org"))
     assert read(files, world).served == SERVED
     again, plan = imported(files, listing(obj("a")), options(T2))
     assert read_served(again) == read_served(files)
@@ -256,6 +258,7 @@ def test_unknown_resource_names_are_noted_and_not_recorded(
     world: Callable[..., World], names: str, told: str
 ) -> None:
     resources = parse_api_resources("\n".join(names.split()) + "\n")
+    assert resources.serves(GroupKind("", "Pod")) is (names == "pods")
 
     files, planned = imported({}, listing(obj("a")), options(resources=resources))
 

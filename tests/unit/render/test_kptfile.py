@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.kptfile import KPTFILE
-from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.api.porch import Function, PackageVariantSpec, Pipeline
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName, Oid, PackageKey
@@ -270,7 +270,10 @@ def test_former_functions_of_the_variant_are_replaced_and_those_of_others_stay()
     )
     rest = "  - image: theirs:v1 # kept\n  - name: PackageVariant.other.x.0\n    image: other:v1\n"
 
-    assert functions(former, PackageVariantSpec(mutators=[LABELS])) == f"pipeline:\n  mutators:\n{OWN}{rest}"
+    assert (
+        functions(former, PackageVariantSpec(pipeline=Pipeline(mutators=[LABELS])))
+        == f"pipeline:\n  mutators:\n{OWN}{rest}"
+    )
     assert functions(former, PackageVariantSpec()) == f"pipeline:\n  mutators:\n{rest}"
 
 
@@ -299,7 +302,8 @@ def test_functions_of_a_name_belong_to_upstream_first(
     text = f"pipeline:\n  mutators:\n{NAMED.format(*before)}"
 
     assert (
-        functions(text, PackageVariantSpec(mutators=[LABELS]), owners) == f"pipeline:\n  mutators:\n{after}"
+        functions(text, PackageVariantSpec(pipeline=Pipeline(mutators=[LABELS])), owners)
+        == f"pipeline:\n  mutators:\n{after}"
     )
 
 

@@ -1,13 +1,17 @@
 """The JSON of a comparison: when it is empty, when it is complete, and what it counts."""
 
+from typing import Any
+
 import pytest
 
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import PinChange
-from reconciler.plan.compare import Comparison, Fate, VariantDifference
+from reconciler.plan.changes import PinChange, Plan
+from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
+from reconciler.report.build import tell, tell_comparison
 from reconciler.report.comparison import comparison_lines, comparison_report, rows, sentence
 from reconciler.report.text import MOST_PINS, pin_line
-from tests.unit.report.plans import NAMES
+from tests.support.values import replace
+from tests.unit.report.plans import CREATED, NAMES, PROBLEM, UPDATED
 
 VARIANT = VariantDifference(ObjectName("default", "web"), Fate.CREATE, "why")
 
@@ -53,3 +57,53 @@ def test_what_merging_does_alike_to_many_variants_of_a_set_is_one_row() -> None:
         ("change", "PackageVariant default/db-1", "spec.packageContext.data.region"),
         ("create", "PackageVariant default/web", "why"),
     ]
+
+
+OTHER = replace(PROBLEM, message="Another one")
+
+
+@pytest.mark.parametrize(
+    ("broken", "subject"),
+    [
+        (CREATED.package, "package clusters/east/nginx"),
+        (VARIANT.key, "PackageVariant default/web"),
+        (PROBLEM, str(PROBLEM)),
+    ],
+    ids=["package", "variant", "problem"],
+)
+def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(
+    broken: object, subject: str
+) -> None:
+    comparison = Comparison(
+        (VARIANT, replace(VARIANT, key=ObjectName("default", "db"))),
+        packages=(PackageDifference("create", None, CREATED),),
+        new=(PROBLEM,),
+        old=(OTHER,),
+    )
+
+    def rows_of(part: Comparison | Plan) -> list[Any]:
+        if isinstance(part, Plan):
+            listed = [*(change.package for change in part.changes), *part.problems]
+        else:
+            packages = (difference.change.package for difference in part.packages)
+            listed = [*packages, *(v.key for v in part.variants), *part.new, *part.old]
+        if broken in listed:
+            raise KeyError("odd")
+        return listed
+
+    every = [CREATED.package, VARIANT.key, ObjectName("default", "db"), PROBLEM, OTHER]
+    *listed, defect, last = tell_comparison(comparison, rows_of)
+    assert [*listed, last] == [row for row in every if row != broken]
+    assert defect.subject == subject
+    if broken is not VARIANT.key:
+        plan = Plan(changes=(CREATED, UPDATED), problems=(PROBLEM, OTHER))
+        plan = replace(
+            plan,
+            without=lambda keys: replace(
+                plan, changes=tuple(c for c in plan.changes if c.package not in keys)
+            ),
+        )
+        *listed, defect = tell(plan, rows_of)
+        packages = [change.package for change in plan.changes]
+        assert listed == [row for row in (*packages, PROBLEM, OTHER) if row != broken]
+        assert defect.subject == subject

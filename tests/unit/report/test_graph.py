@@ -1,12 +1,14 @@
 """Pictures of a graph: goldens, hostile names, circles, and any order of the inputs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
+from reconciler.dependencies.model.instances import OwnershipEntry
 from reconciler.report.locks import (
     Edge,
     GraphNode,
@@ -77,6 +79,41 @@ def test_locks_of_one_cluster_are_drawn_alone() -> None:
     assert [group.title for group in dependency_graph(locks, cluster="test")] == ["test"]
     assert dependency_graph(locks, cluster="none") == ()
     assert text_tree([Group("empty")]) == ["empty", "  no package is locked"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "owns", "notes"),
+    [
+        ({"controller": "aws-1"}, {"aws": ("Bucket.x.io",)}, {}),
+        ({"retained": True}, {}, {"aws": ("Bucket.x.io stays without a controller",)}),
+        ({}, {}, {"aws": ("Bucket.x.io is not there yet",)}),
+        ({"package": "gone", "retained": True}, {}, {"gone": ("Bucket.x.io goes with it",)}),
+        ({"package": "gone", "retained": True, "object": "Configuration/platform"}, {},
+            {"platform": ("Bucket.x.io stays without a controller",)}),
+        ({"package": "gone", "controller": "g", "object": "Configuration/platform"}, {}, {}),
+        ({"package": None}, {}, {}),
+    ],
+)  # fmt: skip
+def test_kind_is_with_its_owner_or_with_what_left_it(
+    entry: dict[str, Any], owns: dict[str, Any], notes: dict[str, Any]
+) -> None:
+    """`gone` is a package that nothing installs any more."""
+    scope = next(scope for scope in fleet_locks().scopes if scope.cluster == "prod")
+    assert scope.after is not None
+    aws = next(p.instance for p in scope.after.resolution.packages if "aws" in p.instance.name)
+    owners = {"aws": aws, "gone": replace(aws, name="x.io/gone"), None: None}
+    owned = OwnershipEntry(**{**entry, "package": owners[entry.get("package", "aws")]})
+    resolution = replace(scope.after.resolution, custom_resource_definitions={"Bucket.x.io": owned})
+    after = replace(scope.after, resolution=resolution)
+
+    (group,) = dependency_graph(LockUpdate(scopes=(replace(scope, after=after),)))
+
+    names = {node.key: node.key.partition("@")[0].rpartition("/")[2] for node in group.nodes}
+    assert {names[node.key]: node.owns for node in group.nodes if node.owns} == owns
+    assert {names[node.key]: node.notes for node in group.nodes if node.notes} == notes
+    assert [node.label for node in group.nodes if names[node.key] == "gone"] == [
+        "x.io/gone, which is removed"
+    ] * ("gone" in notes)
 
 
 def test_picture_does_not_depend_on_the_order_of_clusters() -> None:

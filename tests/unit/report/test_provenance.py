@@ -1,6 +1,7 @@
 """Provenance: where the fields of a package come from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -10,13 +11,17 @@ from reconciler.base.errors import Location
 from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.objects import File, Files
+from reconciler.plan.chart_values import ChangedValue
 from reconciler.report.explain import Origin, find_origins
 from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved
 from tests.support.points import team_point
 from tests.support.sets import repository, snapshot, world
 from tests.support.values import replace
+from tests.unit.plan.test_chart_values import side as charts
 
+KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
 EDGE = repository("edge")
 BLUE = SnapshotObject(
     "hr.example.com/v1", "Team", "default", "blue", {}, {}, {"spec": {}}, Location("snapshot/teams.yaml", 3)
@@ -69,6 +74,8 @@ def fields_of(
     *,
     view: RepositoryView = EDGE,
     files: Mapping[str, Any] | None = None,
+    upstream: Files = MappingProxyType({}),
+    changed: Iterable[ChangedValue] = (),
     path: str = "web",
     resolved: Mapping[str, Any] | None = None,
     **variant: Any,
@@ -81,7 +88,10 @@ def fields_of(
     item = a_resolved(
         variant=desired, view=view.key, downstream=package, **{"pin": a_pin(1), **(resolved or {})}
     )
-    return list(find_origins(item, files or blueprint("web"), world(views=(view,)), trace or {}))
+    inventory = world(views=(view,))
+    return list(
+        find_origins(item, files or blueprint("web"), inventory, trace or {}, upstream, changed=changed)
+    )
 
 
 class Lines(dict[FieldPath, int]):
@@ -206,3 +216,64 @@ def test_field_of_a_set_is_found_in_its_target(
     assert (origin.field, origin.source) == ("metadata.name", source)
     assert origin.location is not None
     assert origin.location.line == line
+
+
+SETTERS = {"pipeline": {"mutators": [{"image": "apply-setters:v0.2", "configMap": {"size": "3"}}]}}
+DEFAULTS = "defaults of chart web 1.2.0, where nothing above says otherwise"
+COPIED = "spec.code of Team {}, by apply-replacements"
+SEEN = [
+    ("Values", ("team",), COPIED.format("blue")),
+    ("Values", ("size",), "spec.pipeline.mutators[0].configMap.size"),
+    ("Values", ("other",), "defaults of chart web 1.2.0"),
+    ("Capabilities", ("KubeVersion",), "the snapshot of the cluster, or an edit in the package"),
+    ("Capabilities", ("other",), "upstream web/v1"),
+    ("Chart", ("", "version"), "upstream web/v1"),
+]
+
+
+def test_values_of_charts_come_from_upstream_setters_objects_or_the_package() -> None:
+    upstream, local = charts("1"), charts("2", team="blue", hosts=["c"])
+    local = {**local, "chart.yaml": File.of(local["chart.yaml"].data.replace(b"v1.30.0", b"v1.31.0"))}
+    changed = [ChangedValue("web", kind, path, "1", "2") for kind, path, _ in SEEN]
+
+    found = fields_of(SETTERS, files=local, upstream=upstream, changed=changed)
+
+    assert [(o.field, o.source) for o in found if o.file in ("chart.yaml", "v.yaml")] == [
+        (
+            "helmCharts[0].templateOptions.kubeVersion",
+            "the snapshot of the cluster, or an edit in the package",
+        ),
+        ("helmCharts[0].values.size", "spec.pipeline.mutators[0].configMap.size"),
+        ("helmCharts[0].values.team", COPIED.format("blue")),
+        ("helmCharts[0].values.hosts", "an edit in the package"),
+        ("helmCharts[0].values.empty", "upstream web/v1: chart.yaml"),
+        ("image.tag", "an edit in the package"),
+        ("values", DEFAULTS),
+    ]
+    assert [(o.field, o.source) for o in found[-len(SEEN) :]] == [
+        (value.name, source) for value, (*_, source) in zip(changed, SEEN, strict=True)
+    ]
+    assert found[-1].value == "1 -> 2"
+    assert {o.file for o in found[-len(SEEN) :]} == {""}
+
+
+@pytest.mark.parametrize(
+    ("present", "mutator", "validator"),
+    [
+        ("a.b.c.0", "web.set.0", "web.check.0"),
+        ("PackageVariant.default.web.set.0", "default.web.set.0", "web.check.0"),
+        ("PackageVariant.default.web.check.0", "web.set.0", "default.web.check.0"),
+    ],
+)
+def test_function_of_a_variant_has_the_name_that_it_has_in_the_package(
+    present: str, mutator: str, validator: str
+) -> None:
+    functions = {"mutators": [{"image": "a", "name": "set"}], "validators": [{"image": "b", "name": "check"}]}
+    text = f"{KPTFILE}pipeline: {{mutators: [{{image: i, name: {present}}}]}}\n"
+
+    found = fields_of({"pipeline": functions}, files={"Kptfile": File.of(text.encode())})
+
+    assert [(o.field, o.value, o.source) for o in found if o.field.startswith("pipeline")] == [
+        (f"pipeline.mutators[PackageVariant.{mutator}]", "a", "spec.pipeline.mutators[0]"),
+        (f"pipeline.validators[PackageVariant.{validator}]", "b", "spec.pipeline.validators[0]"),
+    ]
