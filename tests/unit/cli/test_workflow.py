@@ -1,5 +1,7 @@
 """What a runner reads: no text that a manifest brings breaks out of it, and nothing is too large."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from reconciler.cli.workflow import (
     MOST_LINES,
     SUMMARY_BYTES,
     Annotation,
+    Runner,
     annotate_problem,
     annotation_lines,
     fit_summary,
@@ -85,6 +88,22 @@ def test_a_summary_always_fits(line: str, times: int, taken: int) -> None:
     else:
         assert fitted.endswith(note)
         assert text.startswith(fitted.removesuffix(note))
+
+
+@pytest.mark.parametrize(
+    ("pages", "line"), [("", "See docs/a.md"), ("https://x/y", "See [docs/a.md](https://x/y/docs/a.md)")]
+)
+def test_summary_of_a_step_has_links_and_no_secret(tmp_path: Path, pages: str, line: str) -> None:
+    variables = {
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "s"),
+        "ACTION_PAGES": pages,
+        "A_TOKEN": "hunter2hunter2",
+    }
+
+    Runner(variables).summarise("See docs/a.md of hunter2hunter2\n")
+    Runner({}).summarise("nowhere")
+
+    assert (tmp_path / "s").read_text() == f"{line} of ***\n"
 
 
 def test_pages_of_the_documentation_are_links_in_sentences_and_nowhere_else() -> None:

@@ -155,8 +155,9 @@ def test_tag_that_nobody_published_is_noted_beside_the_one_that_is(
 ) -> None:
     found = collected([package("Provider", "p", f"x.io/p:{tag}")], version("x.io/p", published)[:1])
 
-    notes = [warning.message for warning in found.warnings]
-    assert notes == [f"The tag is {tag}, and the index has {published} alone"] * told
+    notes = [(warning.message, warning.hint) for warning in found.warnings]
+    message = f"The tag is {tag}, and the index has {published} alone"
+    assert notes == [(message, "Write that: a registry tells the two tags apart.")] * told
 
 
 def composing(name: str, function: str) -> list[SourcedDocument]:

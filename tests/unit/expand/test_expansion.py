@@ -148,6 +148,8 @@ def test_upstream_that_names_no_revision_is_refused(field: str, value: int | str
         ({"revision": "v1.2.0"}, {"workspaceName": "v1.2.0"}),
         ({"revision": "v1"}, {"revision": 1}),
         ({"workspaceName": "", "tag": "v1"}, {"tag": "v1"}),
+        ({"workspaceName": "main", "tag": "", "version": ""}, {"branch": "main"}),
+        ({"workspaceName": "main", "revision": 1}, {"workspaceName": "main", "revision": 1}),
     ],
 )
 def test_upstream_means_what_porch_means_by_it(selectors: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -41,7 +41,7 @@ from reconciler.records.state import UpstreamLock, lock_bytes, lock_path
 from reconciler.render.rendered import FunctionFault
 from reconciler.report.comparison import problem_sentence, sentence
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import a_change, a_desired_variant
+from tests.support.plan_values import a_change, a_desired, a_desired_variant
 from tests.support.values import replace
 
 WRITE = MoveRef("refs/heads/drafts/a/w", None, Oid("1" * 40))
@@ -172,6 +172,17 @@ def test_problem_that_a_worse_one_hides_is_not_fixed(
     base = side(problems=(missing, worse) if there_before else (missing,))
 
     assert compare(base, side(problems=(worse,))).fixed == ((missing,) if is_fixed else ())
+
+
+@pytest.mark.parametrize("stalls", ["fleet", "other"])
+def test_problem_of_a_variant_is_not_fixed_where_its_set_stalls(stalls: str) -> None:
+    owner, sets = a_desired("web"), [set_key(ObjectName("default", name)) for name in ("fleet", stalls)]
+    variant = replace(owner, set_key=sets[0].object_name)
+    missing = Problem(Location("a.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "none", subject=variant.owner.subject)
+    worse = Problem(Location("b.yaml", 1), Reason.INVALID_MANIFEST, "odd", subject=sets[1].subject)
+    base = replace(side(problems=(missing,)), desired=Desired((variant,)))
+
+    assert compare(base, side(problems=(worse,))).fixed == (() if stalls == "fleet" else (missing,))
 
 
 def test_only_new_refusals_count() -> None:

@@ -12,10 +12,11 @@ from reconciler.inventory.inventory import (
     Commit,
     DeletionBranch,
     Former,
+    PackageRevision,
     PullRequest,
     PullState,
 )
-from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
+from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteRemoval
 from reconciler.plan.compose import Parts, compose
@@ -100,6 +101,40 @@ def test_deletion_of_what_no_run_made_tells_that_edits_may_go_with_it() -> None:
     message = "web.yaml is gone. People may have edited the package, and their edits go with it"
 
     assert decision(a_target(), record={"unedited": ()}) == replace(DELETED, message=message)
+
+
+LATEST = PackageRevision(
+    "web", "v2", 2, Lifecycle.PUBLISHED, "refs/tags/web/v2", Commit(oid("f2"), 2), oid("b2")
+)
+ALIKE = replace(LATEST, revision=1, workspace="v1", commit=Commit(oid("f1"), 1), tree=oid("b1"))
+
+
+@pytest.mark.parametrize(
+    ("published", "branches", "views", "marked"),
+    [
+        ((ALIKE, LATEST), (), (), [("v2", "f2")]),
+        ((ALIKE, LATEST), ("deletionProposed/web/v2",), (), []),
+        ((ALIKE, LATEST), (), ("prod",), [("v1", "f1")]),
+        ((LATEST,), (), ("prod",), []),
+        ((), (), (), []),
+    ],
+    ids=["the latest tag", "marked already", "of several branches its content", "none of it", "no tag"],
+)
+def test_proposal_of_a_deletion_marks_the_tag_that_porch_would_delete(
+    published: tuple[PackageRevision, ...],
+    branches: tuple[str, ...],
+    views: tuple[str, ...],
+    marked: list[tuple[str, str]],
+) -> None:
+    view = replace(EDGE, branches={branch: Commit(oid("a9"), 25) for branch in branches})
+    target = a_target(view=view, package=replace(ON_MAIN, published=published))
+    others = (replace(EDGE, key=ObjectName("default", branch), branch=branch) for branch in views)
+
+    found = decision(target, inventory={"views": (view, *others)})
+
+    assert [write for write in found.writes if isinstance(write, MoveRef)] == [
+        MoveRef(f"refs/heads/deletionProposed/web/{name}", None, oid(commit)) for name, commit in marked
+    ]
 
 
 def test_draft_of_people_stays_beside_the_proposal() -> None:

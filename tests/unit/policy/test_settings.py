@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.base.errors import ConfigurationError
+from reconciler.base.errors import ConfigurationError, Location
 from reconciler.policy import Policy
 from reconciler.policy.rollouts import Gates, RolloutPolicy, Wave, idle_approvals
 from reconciler.read.configuration import parse_configuration
@@ -163,6 +163,13 @@ def test_text_that_is_no_address_may_look_like_a_password() -> None:
 def test_places_of_manifests_are_named_in_words() -> None:
     assert policy(manifests=["b", "a/"]).manifest_places == "a, b"
     assert policy(manifests=["."], snapshot={"path": "elsewhere"}).manifest_places == "this repository"
+
+
+def test_place_of_manifests_that_nothing_names_is_at_the_configuration() -> None:
+    places = {"a": Location("x.yaml", 3)}
+    given = replace(policy(manifests=["a", "b"]), manifest_locations=places, config_path="c")
+
+    assert [given.manifest_location(place) for place in "ab"] == [places["a"], Location("c")]
 
 
 def test_an_empty_rule_selects_everything() -> None:

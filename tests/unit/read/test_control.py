@@ -170,6 +170,32 @@ def test_change_with_a_history_of_its_own_cannot_be_compared(tmp_path: Path, mir
     assert "git fetch --unshallow" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("branches", "head", "hint"),
+    [
+        ([], "", "Then run `reconciler check --base trunk`."),
+        (["main", "x"], "", "--base main"),
+        (["x", "y"], "", "--base x or y"),
+        (["drafts/a"], "", "Then run `reconciler check --base trunk`."),
+        (["main", "x"], "main", "Name what is proposed, too: --base main --head trunk or x"),
+    ],
+)
+def test_base_is_asked_for_with_the_branches_there_are(
+    tmp_path: Path, mirrors: Mirrors, branches: list[str], head: str, hint: str
+) -> None:
+    create_world(tmp_path, [{"a": "1"}])
+    copy = clone(tmp_path)
+    git(copy, "remote", "remove", "origin")
+    git(copy, "branch", "-q", "-m", "main", "trunk")
+    for branch in branches:
+        git(copy, "branch", "-q", branch)
+
+    with pytest.raises(UsageError, match="no default branch") as caught:
+        change(tmp_path, mirrors, head=head, control="copy")
+
+    assert caught.value.hint.endswith(hint)
+
+
 @pytest.mark.parametrize("is_pushed", [True, False])
 def test_paths_that_differ_are_found_in_whichever_history_has_the_commits(
     tmp_path: Path, mirrors: Mirrors, *, is_pushed: bool
