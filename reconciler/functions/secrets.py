@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
@@ -22,8 +22,9 @@ from reconciler.functions.resources import RESOURCE_ENDINGS, Resource
 from reconciler.functions.step import StepRun
 from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import PACKAGE_LIMITS, YamlError, load_documents
+from reconciler.names.filled import identities, masked_digest
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File, Files, object_id
+from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues
 
 MASK: Final = "***"
@@ -33,7 +34,7 @@ _SHORTEST: Final = 6
 _LEVELS: Final = 5
 """Levels of manifests in texts of manifests that are parsed; the word in a text below them is enough."""
 
-_DECIDED: Final[dict[Oid, bool]] = {}
+_DECIDED: Final[dict[Oid | bytes, bool]] = {}
 """Whether a file has a Secret: each conflict of a file asks again, and both sides of each difference."""
 _MOST_DECIDED: Final = 1 << 16
 _NO_VALUES: Final = OwnValues(())
@@ -65,22 +66,27 @@ def _may_hold(data: bytes, *words: bytes) -> bool:
     return all(word in data for word in words) or _OTHER_SPELLING.search(data) is not None
 
 
-def _decide(file: File, own_values: OwnValues = _NO_VALUES) -> bool:
-    decided = _DECIDED.get(file.oid)
+def _decide(file: File) -> bool:
+    def decide() -> bool:
+        return _may_hold(file.data, b"Secret") and any(True for _ in _secrets_of_text(file.data, 0, set()))
+
+    return _decide_once(file.oid, decide)
+
+
+def _decide_at(oid: Oid, files: Files, path: str, own_values: OwnValues) -> bool:
+    # No own value has a word that is searched for: files that are equal but for these are alike.
+    def decide() -> bool:
+        return _decide_once(masked_digest(files, path, own_values), lambda: _decide(files[path]))
+
+    return _decide_once(oid, decide)
+
+
+def _decide_once(key: Oid | bytes, decide: Callable[[], bool]) -> bool:
+    decided = _DECIDED.get(key)
     if decided is None:
         if len(_DECIDED) > _MOST_DECIDED:
             _DECIDED.clear()
-        if not _may_hold(file.data, b"Secret"):
-            decided = False
-        else:
-            # No own value has a word that is searched for: files that are equal but for these are alike.
-            masked = own_values.mask(file.data)
-            oid = file.oid if masked is file.data else object_id("blob", masked)
-            decided = _DECIDED.get(oid)
-            if decided is None:
-                decided = next(_secrets_of_text(file.data, 0, set()), None) is not None
-                _DECIDED[oid] = decided
-        _DECIDED[file.oid] = decided
+        decided = _DECIDED[key] = decide()
     return decided
 
 
@@ -297,15 +303,16 @@ def values_in_secrets(*sides: Files, own_values: OwnValues = _NO_VALUES) -> Secr
     without objects, such as the values of a chart. One is secret if it is in a Secret, also in a larger
     text there, or encoded; or if its field has the name of a secret. Names of resources are not.
     """
-    files = {file.oid: (path, file) for side in sides for path, file in side.items()}
-    secrets = [file for _, file in files.values() if _decide(file, own_values)]
+    places = {file.oid: (side, path) for side in sides for path, file in identities(side).items()}
+    secrets = [oid for oid, (side, path) in places.items() if _decide_at(oid, side, path, own_values)]
     if not secrets:
         return NO_SECRET_VALUES
-    key = frozenset(files)
+    key = frozenset(places)
     if key not in _FOUND:
         if len(_FOUND) == _MOST_FOUND:
             _FOUND.clear()
-        _FOUND[key] = _find_values(secrets, files.values())
+        files = {oid: (path, side[path]) for oid, (side, path) in places.items()}
+        _FOUND[key] = _find_values([files[oid][1] for oid in secrets], files.values())
     return _FOUND[key]
 
 

@@ -79,9 +79,14 @@ def masked_digest(files: Files, path: str, own_values: OwnValues) -> bytes:
     return _digest(files[path], own_values)
 
 
+def identities(files: Files) -> Files:
+    """Return files of which modes and ids are asked alone, so that none has to be made for it."""
+    return files.identities if isinstance(files, FilledFiles) else files
+
+
 def changed_paths(before: Files, after: Files) -> list[str]:
     """Return the paths of files that differ in bytes or modes, sorted."""
-    old, new = (files.identities if isinstance(files, FilledFiles) else files for files in (before, after))
+    old, new = identities(before), identities(after)
     paths = old.keys() | new.keys()
     return sorted(path for path in paths if _identity(old.get(path)) != _identity(new.get(path)))
 

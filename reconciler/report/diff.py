@@ -1,17 +1,17 @@
 """Files that a change adds, edits or removes: what fits a pull request, and patches of Git. Pure."""
 
-import hashlib
 import zlib
 from base64 import b85encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
+from functools import cache
 from stat import S_IFMT
 from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.text import inert, is_visible, plural, terminal
 from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, holds_secret, values_in_secrets
-from reconciler.names.filled import changed_paths
+from reconciler.names.filled import changed_paths, masked_digest
 from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues
 from reconciler.render.update.sides import file_text, is_text
@@ -27,6 +27,7 @@ MOST_TEXT = 30_000
 _NOT_SHOWN = "may hold a Secret, not shown"
 _MOST_CHANGES = 1024
 """Of all packages of a run, the changes that are kept: those of the last repositories."""
+_MOST_COUNTS = 1 << 14
 
 
 class FileChange(NamedTuple):
@@ -44,6 +45,7 @@ class DifferenceReader:
 
     def __init__(self) -> None:
         self._changes: dict[object, FileChange] = {}
+        self._lines: dict[object, int | None] = {}
 
     def changes(self, before: Files, after: Files, own_names: Iterable[str] = ()) -> tuple[FileChange, ...]:
         """Return the changed files, with a difference where both sides have the file.
@@ -52,11 +54,12 @@ class DifferenceReader:
         have no difference. `own_names` are as in `ImpactReader`; they change nothing.
         """
         own_values = OwnValues.of(own_names)
-        values = values_in_secrets(before, after, own_values=own_values)
+        # Of new and removed files nothing is shown, and many packages have no others.
+        values = cache(lambda: values_in_secrets(before, after, own_values=own_values))
         changes: list[FileChange] = []
         room = MOST_TEXT
         for path in sorted(changed_paths(before, after), key=lambda path: (path == KPTFILE, path)):
-            change = self._change(path, before.get(path), after.get(path), own_values, values)
+            change = self._change(path, before, after, own_values, values)
             if len(change.text) > room:
                 change = change._replace(text="", note="does not fit here")
             room -= len(change.text)
@@ -64,35 +67,52 @@ class DifferenceReader:
         return tuple(changes)
 
     def _change(
-        self, path: str, before: File | None, after: File | None, own_values: OwnValues, values: SecretValues
+        self,
+        path: str,
+        before: Files,
+        after: Files,
+        own_values: OwnValues,
+        values: Callable[[], SecretValues],
     ) -> FileChange:
-        if before is None or after is None:
-            return _one_side(path, before, after)
-        if not (is_text(before) and is_text(after)):
-            return FileChange(path, 0, 0, note=binary_note(before, after))
-        if b"\0" in before.data or b"\0" in after.data:  # it cannot be masked
-            own_values = OwnValues(())
-        old, new = own_values.mask(before.data), own_values.mask(after.data)
-        key = (path, before.mode, after.mode, hashlib.sha256(old).digest(), hashlib.sha256(new).digest())
+        sides = [files for files in (before, after) if path in files]
+        digests = [masked_digest(files, path, own_values) for files in sides]
+        pairs = zip(digests, sides, strict=True)
+        counts = [self._count_lines(digest, files, path, own_values) for digest, files in pairs]
+        if len(sides) == 1:
+            is_new, count = path in after, counts[0]
+            note = "new" if is_new else "removed"
+            if count is None:
+                return FileChange(path, 0, 0, note=f"{note}, {file_text(sides[0][path])}")
+            return FileChange(path, count * is_new, count * (not is_new), note=note)
+        if None in counts:
+            return FileChange(path, 0, 0, note=binary_note(before[path], after[path]))
+        key = (path, *digests)
         change = self._changes.get(key)
         if change is None:
+            old, new = before[path], after[path]
+            is_masked = not any(b"\0" in side.data for side in (old, new))
+            own_values = own_values if is_masked else OwnValues(())
+            masked_sides = (own_values.mask(side.data) for side in (old, new))
+            change = _masked_change(path, *masked_sides, hides_text=holds_secret(old, new))
             if len(self._changes) >= _MOST_CHANGES:
                 self._changes.clear()
-            hides = holds_secret(before, after)
-            change = self._changes[key] = _masked_change(path, old, new, hides_text=hides)
-        if values.hides_file(before, after):
+            if is_masked:
+                self._changes[key] = change
+        secrets = values()
+        if secrets.unclear and secrets.hides_file(before[path], after[path]):
             return change._replace(text="", note=_NOT_SHOWN)
-        text = values.text(own_values.fill_text(change.text) if own_values.values else change.text)
+        text = secrets.text(own_values.fill_text(change.text) if own_values.values else change.text)
         return change._replace(text="\n".join(map(cut, text.split("\n"))))
 
-
-def _one_side(path: str, before: File | None, after: File | None) -> FileChange:
-    """Return a file that is new or removed, of which no line is shown."""
-    note = "new" if before is None else "removed"
-    if not all(map(is_text, filter(None, (before, after)))):
-        return FileChange(path, 0, 0, note=f"{note}, {file_text(after or before)}")
-    added, removed = (len(_lines(side.data)) if side else 0 for side in (after, before))
-    return FileChange(path, added, removed, note=note)
+    def _count_lines(self, digest: bytes, files: Files, path: str, own_values: OwnValues) -> int | None:
+        """Return the number of lines of a file, None if it is no text: long lines are none."""
+        key = (digest, *map(len, own_values.values))
+        if key not in self._lines:
+            if len(self._lines) >= _MOST_COUNTS:
+                self._lines.clear()
+            file = files[path]
+            self._lines[key] = len(_lines(file.data)) if is_text(file) else None
+        return self._lines[key]
 
 
 def _masked_change(path: str, before: bytes, after: bytes, *, hides_text: bool) -> FileChange:
