@@ -241,7 +241,7 @@ def _waiting(inventory: Inventory, locks: LockUpdate, proposed: LockUpdate) -> d
     merged = {scope.cluster for scope in locks.scopes if scope.after is not None}
     waiting = {scope.cluster for scope in proposed.scopes if scope.after is not None} - merged
     views, reasons = inventory.repositories, {}
-    for key, record in inventory.records.items() if waiting else ():
+    for key, record in inventory.records.items():
         view = views.get(ObjectName(record.namespace, record.repository))
         cluster = cluster_of(key) or (view.cluster if view and record.requested_by else "")
         if cluster in waiting:

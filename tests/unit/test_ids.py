@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.names.ids import GroupKind, ObjectKey, RolloutKey, shareable_address
+from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, RolloutKey, shareable_address
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,14 @@ def test_a_shared_address_is_absolute_unless_it_is_of_this_machine(
 )
 def test_identity_is_written_without_what_it_has_not(identity: object, text: str) -> None:
     assert str(identity) == text
+
+
+@pytest.mark.parametrize("text", ["Node n1", "Repository default/edge"])
+def test_object_of_a_record_is_read_as_it_was_written(text: str) -> None:
+    found = NamedObject.parse(text)
+
+    assert str(found) == text
+    assert (found is not None and found.name) == text.rpartition(" ")[2].rpartition("/")[2]
 
 
 @pytest.mark.parametrize(

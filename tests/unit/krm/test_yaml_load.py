@@ -118,6 +118,7 @@ HOSTILE = [
     Hostile("an alias bomb", _bomb(30), 0),
     Hostile("an alias to nothing", b"a: *b", 1),
     Hostile("a key set twice", b"a: 1\nb: 2\na: 3", 3),
+    Hostile("an inherited key set twice", b"c:\n  <<: {a: 1}\n  a: 2\n  a: 3", 4),
     Hostile("a key set twice in other words", b"1: 1\n'1': 2", 2),
     Hostile("a NUL byte", b"a: 1\nb: \x00", 2),
     Hostile("a control character", b"a: 1\nb: \x07", 2),

@@ -30,6 +30,19 @@ def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, Pack
     return {path: a_package(path, main_tree=oid("b1"), main_header=header) for path in paths}
 
 
+@pytest.mark.parametrize(
+    ("namespace", "url", "label"),
+    [("team", f"{URL}-2", "default/edge"), ("team", URL, "edge"), ("default", f"{URL}-2", "edge")],
+)
+def test_repository_has_its_namespace_where_another_place_has_its_name(
+    namespace: str, url: str, label: str
+) -> None:
+    other = replace(repository("other", url=url), key=ObjectName(namespace, "edge"))
+    views = (EDGE,) if namespace == "default" else (EDGE, other)
+
+    assert world(views=views).label(EDGE.key) == label
+
+
 @pytest.mark.parametrize("wanted", ["alias", "edge"])
 def test_package_of_two_repositories_is_reported_under_the_one_that_variants_name(wanted: str) -> None:
     states = packages("theirs") | packages("ours", owner="default/default/gone")

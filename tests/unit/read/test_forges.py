@@ -25,6 +25,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.problems import Problem
+from reconciler.names.trailers import KEEPS, TAKES
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.read.forges import ForgeState, read_forges
@@ -236,6 +237,26 @@ class Listing(ApiForge):
     def list_known(self, url: str, history: Any, branches: Any) -> KnownPulls:
         self.asked.append((url, history, branches))
         return KnownPulls((pull("a"),), self.following, self.is_due)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "named"),
+    [
+        ({(KEEPS, "a")}, []),
+        ({(TAKES, "a")}, []),
+        ({(KEEPS, "a"), (TAKES, "b")}, []),
+        ({(KEEPS, "a"), (TAKES, "a"), (TAKES, "b")}, ["a"]),
+    ],
+)
+def test_conflict_with_both_boxes_ticked_is_noted(
+    fleet: Fleet, ticks: set[tuple[str, str]], named: list[str]
+) -> None:
+    propose(fleet.repository("edge", (pull("a", ticks=frozenset(ticks)),)), "a")
+
+    notes = fleet.read(fleet.view("edge")).notes
+
+    text = "Both boxes of a conflict are ticked in pull request #1 of edge, so neither counts. Untick one: "
+    assert [note.removeprefix(text) for note in notes] == named
 
 
 def test_forge_with_an_api_lists_what_the_recorded_history_does_not_have(fleet: Fleet) -> None:
