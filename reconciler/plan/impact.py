@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from difflib import unified_diff
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -382,22 +381,19 @@ def value_digest(value: object) -> bytes:
 
 def resources_in(data: bytes) -> _FileResources:
     """Return the resources of a file; none of a file that is not YAML, such as a template."""
-    packed = _packed_resources(data)
-    return msgspec.msgpack.decode(packed, type=_FileResources) if isinstance(packed, bytes) else packed
+    return msgspec.msgpack.decode(_packed_resources(data), type=_FileResources)
 
 
 @lru_cache(maxsize=_CACHED_FILES)
-def _packed_resources(data: bytes) -> _FileResources | bytes:
+def _packed_resources(data: bytes) -> bytes:
     """Return the resources of a file, packed: impact, admission and losses ask for those of the same ones."""
     try:
         resources = tuple(
             resource for parsed in load_documents(data) for resource in resources_of(parsed.value)
         )
     except YamlError:
-        return ()
-    with suppress(OverflowError, UnicodeEncodeError):
-        return msgspec.msgpack.encode(resources)
-    return resources
+        resources = ()
+    return msgspec.msgpack.encode(resources)
 
 
 def resources_of(value: object) -> Iterator[tuple[ResourceId, Mapping[str, Any]]]:

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
 import time
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.base.errors import UnavailableError
+from reconciler.base.errors import RefusedError, UnavailableError
 from reconciler.functions.runtimes.result_cache import checked, with_digest
 from reconciler.git import cache
 from reconciler.git.cache import (
@@ -25,6 +26,7 @@ from reconciler.git.cache import (
     drop_old_packs,
     find_damage,
     locked,
+    open_cache,
     record_packs,
     recover_locks,
     replace_mirror,
@@ -421,3 +423,46 @@ def test_packs_are_removed_if_they_are_many_and_older_than_a_day(
     drop_old_packs(location.directory)
 
     assert (count_packs(location.directory), len([*packs.iterdir()])) == (left, 2 * left)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ("chmod 700 c", ""),
+        ("chmod 755 c; touch c/f; chmod 644 c/f", ""),
+        ("chmod 777 c", "The cache {c} may be written by everybody"),
+        ("chmod 775 c", "The cache {c} may be written by its group"),
+        ("chmod 755 c; mkdir -m 700 c/d; touch c/d/f; chmod 666 c/d/f", ""),
+        ("chmod 755 c; mkdir -m 755 c/d; touch c/d/f; chmod 666 c/d/f",
+            "{c}/d/f in the cache may be written by everybody"),
+        ("chmod 700 c; touch c/f; chmod 666 c/f", ""),
+        ("chmod 700 c; mkdir c/d; chmod 777 c/d", "{c}/d in the cache may be written by everybody"),
+        ("chmod 755 c; ln -s gone c/l", ""),
+        ("chmod 755 c; touch f; chmod 666 f; ln -s ../f c/l",
+            "{c}/l in the cache may be written by everybody"),
+        ("mv c d; ln -s d c; chmod 777 d", "The cache {c} may be written by everybody"),
+        ("rmdir c; touch c", "Cannot create the cache {c}: File exists"),
+    ],
+)  # fmt: skip
+def test_cache_that_others_may_write_is_refused(tmp_path: Path, prepare: str, message: str) -> None:
+    (tmp_path / "c").mkdir()
+    subprocess.run(prepare, shell=True, cwd=tmp_path, check=True)
+    found = ""
+
+    try:
+        assert open_cache(tmp_path / "c") == tmp_path / "c"
+    except (RefusedError, UnavailableError) as error:
+        found = str(error)
+
+    assert found == message.format(c=tmp_path / "c")
+
+
+def test_cache_is_for_its_user_alone_and_what_is_in_it_becomes_so(tmp_path: Path) -> None:
+    made = open_cache(tmp_path / "x/c")
+    assert made.stat().st_mode & 0o777 == 0o700
+    made.chmod(0o755)
+    (made / "d").mkdir(mode=0o755)
+
+    open_cache(made)
+
+    assert (made / "d").stat().st_mode & 0o777 == 0o700

@@ -22,6 +22,7 @@ from reconciler.git.command import (
     last_line,
     process_count,
     redirect_target,
+    run_checked,
     run_git,
     slow_options,
 )
@@ -218,6 +219,18 @@ def test_push_alone_is_waited_for_after_a_shutdown_request(
         with pytest.raises(StoppedError):
             run_git(arguments)
     timer.join()
+
+
+def test_local_command_that_fails_is_named_with_its_directory(slow_git: Path, tmp_path: Path) -> None:
+    slow_git.write_text(
+        '#!/bin/sh\necho done; echo "fatal: no space" >&2; case "$*" in *gc) ;; *) exit 1; esac\n'
+    )
+
+    assert run_checked(["gc"], directory=tmp_path) == b"done\n"
+    with pytest.raises(UnavailableError) as caught:
+        run_checked(["gc", "1"], directory=tmp_path)
+    assert str(caught.value) == f"git gc failed in {tmp_path}: fatal: no space"
+    assert "permissions of the cache directory" in caught.value.hint
 
 
 def test_missing_git_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

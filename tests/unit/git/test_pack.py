@@ -225,6 +225,21 @@ def test_mode_of_a_replaced_directory_is_kept_as_it_is_stored(repo: Repo, mirror
     ]
 
 
+def test_file_of_a_tree_is_replaced_and_all_else_stays_as_it_is_stored(repo: Repo, mirror: Mirror) -> None:
+    old = repo.raw_tree((b"040000", b"p", repo.tree("main", "p")), (b"100600", b"a", repo.blob(b"x")))
+    pack = Pack(mirror)
+
+    root = pack.replace_file(old, "p/x", File.of(b"new", Mode.EXECUTABLE))
+    root = pack.replace_file(root, "a", File.of(b"other"))
+    pack.save()
+
+    below = {entry.name: entry for entry in mirror.raw_entries(repo.tree("main", "p"))}
+    changed = below[b"x"]._replace(oid=bytes.fromhex(object_id("blob", b"new")))
+    (_, _, oid), last = mirror.raw_entries(root)
+    assert last == RawEntry(b"100600", b"a", bytes.fromhex(object_id("blob", b"other")))
+    assert mirror.raw_entries(Oid(oid.hex())) == list({**below, b"x": changed}.values())
+
+
 def test_existing_tree_is_grafted_into_an_empty_repository(repo: Repo, mirror: Mirror) -> None:
     pack = Pack(mirror)
     package = repo.tree("main", "p")

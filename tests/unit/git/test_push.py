@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
@@ -7,7 +8,7 @@ import pytest
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.git import push as push_module
 from reconciler.git.command import GitResult, process_count
-from reconciler.git.push import PushStatus, RefUpdate, push
+from reconciler.git.push import PushStatus, RefUpdate, check_push, push
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.names.ids import Oid
 from tests.support.git import make_repository, run
@@ -222,6 +223,18 @@ def test_limit_of_a_server_is_no_failure_of_a_push_that_succeeded(pushed: Answer
     assert [status for status, _ in pushed(GitResult(0, BOTH, "remote: No space left on device"))] == [
         PushStatus.DONE
     ] * 2
+
+
+@pytest.mark.parametrize("denied", ["", "repository", "objects"])
+def test_directory_may_be_pushed_to_where_it_can_be_written(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, denied: str
+) -> None:
+    places = {"repository": Path(mirror.open().path), "objects": Path(mirror.open().path) / "objects"}
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != places.get(denied))
+
+    why = check_push(mirror, "refs/heads/main", Oid("1" * 40))
+
+    assert why == (f"{places[denied]} is not writable" if denied else "")
 
 
 def test_push_of_nothing_starts_no_process_and_forbidden_update_pushes_nothing(mirror: Mirror) -> None:

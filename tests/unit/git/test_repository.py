@@ -1,4 +1,5 @@
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
+from reconciler.git.local import check_repository
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signing import CommitSigning
@@ -221,3 +223,35 @@ def test_refs_have_full_names_and_are_peeled(repo: Repo, mirror: Mirror) -> None
     assert mirror.head_branch == "main"
     assert mirror.tag_commits() == {mirror.tag_object("refs/tags/p/v1"): head}
     assert mirror.tag_object("refs/tags/p/v2") is None
+
+
+@pytest.mark.parametrize(
+    ("breaks", "message"),
+    [
+        ("mkfifo objects/odd", "objects/odd is a named pipe, not a file, and is not read"),
+        ("mkfifo refs/heads/odd", "refs/heads/odd is a named pipe, not a file, and is not read"),
+        ("rm HEAD; mkfifo HEAD", "HEAD is a named pipe, not a file, and is not read"),
+        ("mkdir ../more; mkfifo ../more/odd; echo ../../more > objects/info/alternates",
+            "more/odd is a named pipe, not a file, and is not read"),
+        ("mkdir ../more; mkfifo ../more/odd; ln -s ../../more objects/link",
+            "objects/link/odd is a named pipe, not a file, and is not read"),
+        ("ln -s . objects/loop", ""),
+        ("git config extensions.refStorage reftable", "keeps its refs in reftables, which are not supported"),
+        ("printf '# objectFormat = sha256\n' >> config", ""),
+        ("git config extensions.objectFormat sha256", "SHA-256"),
+        ("rm config", ""),
+    ],
+)  # fmt: skip
+def test_repository_on_this_machine_that_cannot_be_read_in_time_is_named(
+    repo: Repo, breaks: str, message: str
+) -> None:
+    subprocess.run(breaks, shell=True, cwd=repo.path, check=True)
+    found = ""
+
+    try:
+        check_repository(repo.path, 60)
+    except UnavailableError as error:
+        found = str(error)
+
+    assert found.endswith(message) if message != "SHA-256" else message in found
+    assert bool(found) is bool(message)

@@ -77,12 +77,6 @@ def test_new_file_adds_each_of_its_lines(text: bytes, added: int) -> None:
     assert (new.added, new.removed, gone.added, gone.removed) == (added, 0, 0, added)
 
 
-def test_risk_is_seen_beside_a_number_that_is_too_large_to_pack() -> None:
-    role = resource("Role", group="rbac.authorization.k8s.io", body=f"x: {2**70}\n")
-
-    assert [risk.subject for risk in impact({}, files(a=role)).risks] == ["Role web"]
-
-
 @pytest.mark.parametrize("name", ["rbac", "Role", "v1", "web"])
 def test_kinds_that_are_names_of_the_package_are_risks(name: str) -> None:
     role = resource("Role", group="rbac.authorization.k8s.io")
