@@ -4,13 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.apply.links import UpstreamLog, find_web
+from reconciler.apply.links import UpstreamLog, find_web, known_bases
 from reconciler.base.errors import Location
+from reconciler.base.redact import MASK
 from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule
+from reconciler.render.update import Conflict
+from reconciler.report.report import UpstreamChange
 from tests.support.git import make_repository
+from tests.support.plan_values import a_conflict
 from tests.support.values import replace
 from tests.unit.apply.world import Edge
 
@@ -79,6 +83,27 @@ def change(tmp_path: Path) -> Change:
         location=Location("fleet.yaml", 7),
         request=PullRequestContent(Op.UPDATE, upstream=upstream),
     )
+
+
+@pytest.mark.parametrize(
+    ("note", "base"),
+    [
+        (a_conflict("a.yaml", "f", "1", "2", name="x"), "0"),
+        (a_conflict("a.yaml", "f", "1", "2", name="x", base="9"), "9"),
+        (a_conflict("a.yaml", "f", MASK, "2", name="x"), None),
+        (a_conflict("a.yaml", "f", "1", MASK, name="x"), None),
+        (a_conflict("a.yaml", "f", "1", "2", name="y"), None),
+    ],
+    ids=["unknown", "known", "hidden upstream", "hidden here", "of no commit"],
+)
+def test_conflict_has_the_value_that_a_commit_replaced_where_it_knows_none(
+    change: Change, note: Conflict, base: str | None
+) -> None:
+    origins = {"x": UpstreamChange(COMMIT, "Set it", "Ada", replaced="0")}
+
+    (found,) = known_bases(replace(change, conflicts=(note,)), origins).conflicts
+
+    assert found == replace(note, base=base)
 
 
 def test_commits_of_an_upstream_have_their_first_line_and_those_elsewhere_are_left_out(

@@ -20,9 +20,11 @@ from reconciler.cli.output import (
     add_common_options,
     make_printer,
     require_readable,
+    show_standing,
     with_shard,
 )
 from reconciler.inventory.shard import Shard
+from reconciler.inventory.standing import Position, Standing
 from reconciler.names.problems import Problem
 from reconciler.report.console import plain
 from reconciler.run.options import RunOptions
@@ -96,6 +98,19 @@ def test_name_in_a_repository_with_a_wrong_manifest_is_no_reason_to_try_again() 
         ConfigurationError, match=rf"^{wrong.location}: Repository default/edge could not be read"
     ):
         require_readable(world(views=(replace(EDGE, problem=wrong),)), ["edge/web"])
+
+
+@pytest.mark.parametrize("position", [Position.CURRENT, Position.BEHIND])
+def test_commit_that_is_not_the_newest_is_noted(
+    position: Position, capsys: pytest.CaptureFixture[str]
+) -> None:
+    standing = Standing(position, 3, branch="main")
+
+    show_standing(make_printer(), standing)
+
+    noted = capsys.readouterr().err
+    assert standing.sentence in noted
+    assert bool(noted) is (position is Position.BEHIND)
 
 
 def test_part_of_a_fleet_is_named_or_that_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -206,9 +206,15 @@ def test_served_apis_are_read_from_the_table(text: str, world: Callable[..., Wor
     assert resources.plurals["clusters.example.com"] == CLUSTER
     assert resources.serves(CLUSTER)
     assert not resources.serves(CLUSTER._replace(group="example.org"))
-    assert read(files, world).served == SERVED
+    snapshot = read(files, world)
+    assert snapshot.served == SERVED
+    listed = {CLUSTER: ("clusters", True), GroupKind("", "Node"): ("nodes", False)}
+    assert listed.items() <= snapshot.resources.items()
     again, plan = imported(files, listing(obj("a")), options(T2))
     assert read_served(again) == read_served(files)
+    assert all(
+        b"  resources:\n  - Cluster.example.com clusters" in f["snapshot.yaml"] for f in (files, again)
+    )
     assert plan.notes == (
         "The served APIs stay those of an earlier import: give --api-resources to renew them",
     )

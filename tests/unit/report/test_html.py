@@ -11,10 +11,12 @@ import pytest
 from reconciler.base.errors import Location
 from reconciler.base.redact import MASK, Redactor
 from reconciler.dependencies.lock.changes import MoveOp, VersionChange
-from reconciler.names.ids import PackageKey
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Effect, Outcome, Refusal
+from reconciler.plan.compare import Comparison, Fate, VariantDifference
 from reconciler.records.state import RolloutRecord
+from reconciler.report.comparison import comparison_report
 from reconciler.report.html import (
     COLUMNS,
     FileDiff,
@@ -156,6 +158,16 @@ def test_secret_is_in_no_part_of_the_page() -> None:
 
     assert SECRET not in page
     assert page.count(MASK) > 20
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_check_without_packages_names_the_variants_in_their_place(*, deep: bool) -> None:
+    variant = VariantDifference(ObjectName("default", "web"), Fate.CREATE, "it is declared")
+    report = comparison_report(Comparison((variant,), deep=deep), Names("demo"))
+
+    page = html_page(Page(ReportKind.CHECK, report), Redactor())
+
+    assert ("create default/web it is declared" in page) is not deep
 
 
 def test_nothing_but_its_own_script_and_style_may_run() -> None:

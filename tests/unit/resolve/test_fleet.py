@@ -8,6 +8,7 @@ import pytest
 
 from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import (
     DependencyInputs,
     PackageTree,
@@ -27,7 +28,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
     version_range,
 )
-from reconciler.dependencies.solve.problem import Explanation
+from reconciler.dependencies.solve.problem import ConflictCode, Explanation
 from reconciler.dependencies.versions import parse_strict
 from reconciler.expand import expand
 from reconciler.inventory.inventory import (
@@ -225,6 +226,22 @@ def test_variant_stalls_if_the_lock_of_an_unsolved_cluster_has_not_its_revision(
     assert unmet(packages=packages).keys() == {"older", "absent"}
     assert unmet(has_lock=False).keys() == {"web", "older", "absent"}
     assert unmet(finished=True) == {}
+
+
+@pytest.mark.parametrize(
+    ("codes", "reason"),
+    [
+        ([ConflictCode.CYCLE, ConflictCode.PLATFORM], Reason.DEPENDENCY_CYCLE),
+        ([ConflictCode.PLATFORM], Reason.DEPENDENCY_CONFLICT),
+    ],
+)
+def test_circle_among_what_cannot_be_met_is_the_reason(
+    unmet: Unmet, codes: list[ConflictCode], reason: Reason
+) -> None:
+    ((problem,),) = unmet(*(Explanation(code, (f"{code} it is",)) for code in codes)).values()
+
+    assert problem.reason is reason
+    assert all(f"{code} it is" in problem.message for code in codes)
 
 
 def test_package_that_is_only_recorded_does_not_stall(world: DependencyWorld, unmet: Unmet) -> None:
