@@ -1,6 +1,6 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -145,28 +145,33 @@ class GroupDrafts(Struct, frozen=True):
     drafts: tuple[PackageAtRef, ...]
 
 
-def read_groups(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupDrafts]:
+def read_groups(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Iterator[GroupDrafts]:
     """Yield the groups of this instance in one repository, as recorded in Git alone (D21).
 
     The `kpt:` lines of our own commits name the packages. A name counts only if the branch contains that
     package and it differs from main where the branch left it.
     """
-    hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
     for ref, oid in sorted(mirror.refs().items()):
         tip = mirror.find_commit(oid) if ref.startswith(group_refs(policy.instance)) else None
         if tip is not None:
-            yield _read_group(mirror, ref, tip, hidden, policy)
+            yield _read_group(mirror, ref, tip, _hidden(mirror, mains), policy)
 
 
-def read_emptied(mirror: Mirror, mains: Iterable[Oid], policy: Policy) -> Iterator[GroupBranch]:
+def _hidden(mirror: Mirror, mains: Iterable[Oid]) -> frozenset[Oid]:
+    """Return all commits of main: a long walk, which a repository without drafts is spared."""
+    return frozenset[Oid]().union(*map(mirror.ancestry, mains))
+
+
+def read_emptied(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Iterator[GroupBranch]:
     """Yield each draft branch from which a person deleted its package, as a group of that one package."""
-    hidden = frozenset[Oid]().union(*(mirror.ancestry(main) for main in mains))
     for ref, oid in sorted(mirror.refs().items()):
         named = parse_ref(ref)
-        if named is None or named.lifecycle not in {Lifecycle.DRAFT, Lifecycle.PROPOSED} or oid in hidden:
+        if named is None or named.lifecycle not in {Lifecycle.DRAFT, Lifecycle.PROPOSED}:
             continue
         tip = mirror.find_commit(oid)
         if tip is None or find_package(mirror, tip.tree, named.path) is not None:
+            continue
+        if oid in (hidden := _hidden(mirror, mains)):
             continue
         base = mirror.merge_base_with(hidden, oid)
         ours, _ = split_by_author(map(mirror.commit, mirror.walk(oid, hidden)), policy.commits)
@@ -275,7 +280,8 @@ def read_packages(
     prefix = deletion_ref(policy.instance, "")
     has_deletions = any(ref.startswith(prefix) for ref in mirror.refs())
     heads = {content.head.oid for content in contents if content.head}
-    hidden = frozenset[Oid]().union(*map(mirror.ancestry, heads))
+    has_drafts = any(_is_draft(ref) for content in contents for ref in content.refs)
+    hidden = _hidden(mirror, heads) if has_drafts or has_deletions else frozenset[Oid]()
     for content in contents:
         head = content.head.oid if content.head else None
         onto, packages = (
