@@ -123,6 +123,7 @@ class PackageGraph(Struct, frozen=True):
     installs: Mapping[Instance, Install]
     catalogue: Catalogue
     shared_namespace: str = "default"
+    _sorted_parents: dict[Instance, list[Resolved]] = field(default_factory=dict)
 
     def generated(self) -> tuple[tuple[GeneratedPackage, ...], tuple[Problem, ...]]:
         """Return the packages to generate, sorted by object, and conflicts between parents. Order-free.
@@ -173,8 +174,12 @@ class PackageGraph(Struct, frozen=True):
                 return ObjectRef("PackageVariant", slot.namespace, instance.name.rpartition("/")[2])
 
     def _parents(self, package: Resolved) -> list[Resolved]:
-        parents = [self.packages[who] for who in package.requested_by if who in self.packages]
-        return sorted(parents, key=lambda parent: (self.ref_of(parent), str(parent.instance)))
+        """Return the parents of a package, the lowest first; each way up to the installs asks again."""
+        if package.instance not in self._sorted_parents:
+            parents = [self.packages[who] for who in package.requested_by if who in self.packages]
+            parents.sort(key=lambda parent: (self.ref_of(parent), str(parent.instance)))
+            self._sorted_parents[package.instance] = parents
+        return self._sorted_parents[package.instance]
 
     def _settings(self, package: Resolved) -> tuple[dict[str, Any], list[Problem]]:
         """Return the inherited settings of a package; if parents differ, the first counts, with a warning."""
