@@ -63,11 +63,6 @@ def _compared(kind: type[PartlyCompared]) -> "attrgetter[Any]":
     return attrgetter(*(name for name in kind.__struct_fields__ if name not in kind.UNCOMPARED))
 
 
-def share(value: T, held: T | None) -> T:
-    """Return the value that is held already if it is equal: a fleet holds each value of a package once."""
-    return held if held is not None and value == held else value
-
-
 def whole_number(text: str) -> int | None:
     """Return the number that a text of others spells in at most 18 digits, None for any other text. Total."""
     return int(text) if len(text) < 19 and text.isascii() and text.isdecimal() else None  # noqa: PLR2004 - fits

@@ -214,6 +214,7 @@ def test_unknown_fields_go_and_defaults_come() -> None:
     [
         ("1h30m", 5400),
         ("0", 0),
+        ("1 day 0 hours", 86_400),
         ("-1.5s", -1.5),
         ("100ms", 0.1),
         ("3d", 259_200),
@@ -224,7 +225,7 @@ def test_duration_is_read_as_go_writes_it(text: str, seconds: float) -> None:
     assert parse_duration(text).total_seconds() == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "1", "1y", "h", "P3D", "1h, 2m"])
+@pytest.mark.parametrize("text", ["", "1", "1y", "h", "P3D", "1h, 2m", "0 days"])
 def test_text_that_go_does_not_write_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="is no duration"):
         parse_duration(text)

@@ -94,6 +94,8 @@ def test_annotation_of_a_draft_reads_back(path: str, workspace: str) -> None:
 
 @given(st.text(max_size=60))
 def test_malformed_annotations_are_left_out(text: str) -> None:
-    annotations = parse_annotations(f"x\nkpt:{text}\nkpt:[]\nkpt:" + "[" * 2000)
+    valid = 'kpt:{"package": "a"}'
+    annotations = parse_annotations(f"x\nkpt:{text}\nkpt:[]\nkpt:{'[' * 2000}\n{valid}")
 
+    assert annotations[-1] == PackageAnnotation("a")
     assert all(isinstance(annotation, PackageAnnotation) for annotation in annotations)

@@ -252,4 +252,5 @@ def test_repository_on_this_machine_that_cannot_be_read_in_time_is_named(
         return
     with pytest.raises(UnavailableError, match=message) as caught:
         check_repository(repo.path, 60)
+    assert caught.value.hint != UnavailableError.hint
     assert caught.value.hint.startswith("Remove it. ") is message.endswith("not read")

@@ -3,16 +3,18 @@
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import GROUP
+from reconciler.base.defects import DefectError
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole, RepositoryView
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.context import build_context, make_target
 from reconciler.render.rendered import Rendered
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.ownership import downstream_packages
 from reconciler.resolve.resolution import Resolution
-from tests.support.plan_values import EDGE, URL, a_draft, oid
-from tests.support.sets import a_package, blueprints, repository, variant, world
+from tests.support.plan_values import EDGE, URL, a_draft, a_record, oid
+from tests.support.sets import a_package, blueprints, package_set, repository, variant, world
 from tests.support.values import replace
 
 
@@ -41,6 +43,35 @@ def test_repository_has_its_namespace_where_another_place_has_its_name(
     views = (EDGE,) if namespace == "default" else (EDGE, other)
 
     assert world(views=views).label(EDGE.key) == label
+
+
+def test_what_a_bug_breaks_is_left_out_and_stays_theirs() -> None:
+    """A variant, a set, a record, a package and a Repository, each beside one that is sound."""
+    view = replace(EDGE, packages=packages("broken", "sound"))
+    views = (view, blueprints(), repository("other"))
+    manifests = (variant("v1"), variant("v2"), package_set("s1"), package_set("s2"))
+    records = {ObjectName("default", name): a_record(name=name) for name in ("r1", "r2")}
+    inventory = world(*manifests, views=views, records=records)
+    declared = [*inventory.declared]
+    units = [*(key for key in declared if key.name[1] == "1"), ObjectName("default", "r1")]
+    units += [PackageKey(EDGE.url, "broken"), ObjectKey(GROUP, "Repository", "default", "other")]
+    every = [*inventory.units()]
+    assert {*units} < {*every}
+    assert len(every) == len({*every}) == 4 + 2 + 3 + 2 + len(blueprints().packages)
+
+    part = inventory.without({unit: DefectError(KeyError("odd")) for unit in units})
+
+    assert [v.key.name for v in (*part.variants, *part.sets)] == ["v2", "s2"]
+    assert part.stalled == {key for key in declared if key.name[1] == "1"}
+    assert part.claims == {ObjectName("default", "v1"): ("edge", "mine")}
+    assert [key.name for key in (*part.records, *part.broken_records)] == ["r2", "r1"]
+    assert [*part.repositories[EDGE.key].packages] == ["sound"]
+    assert [*part.repositories[EDGE.key].broken] == ["broken"]
+    assert [v.key.name for v in part.repositories.values() if not v.is_available] == ["other"]
+    assert [*part.hidden] == [PackageKey(EDGE.url, "broken")]
+    assert part.repositories[views[1].key] is views[1]
+    assert len(part.problems) == 3
+    assert inventory.without({}) is inventory
 
 
 @pytest.mark.parametrize("wanted", ["alias", "edge"])
