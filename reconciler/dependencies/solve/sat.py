@@ -452,9 +452,6 @@ class SatSolver:
         self._solver = Solver(name=_NAME, bootstrap_with=formula.clauses)
         self._model: list[int] = []
 
-    def __del__(self) -> None:
-        self._solver.delete()
-
     def ask(self, *assumptions: int) -> bool:
         """Tell whether the formula has a valid model under these assumptions; `holds` reads that model.
 

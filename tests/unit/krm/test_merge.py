@@ -88,6 +88,22 @@ def test_null_in_what_upstream_adds_is_left_out_as_by_kpt(new: str, want: str) -
     assert merge_document_like_kpt(base, upstream, local, schemas=Schemas()).text == f"a: 1\nc: 1\n{want}\n"
 
 
+@pytest.mark.parametrize("winner", [Winner.OPEN, Winner.UPSTREAM])
+@pytest.mark.parametrize(("label", "is_left"), [("helm.sh/chart", True), ("tier", False)])
+def test_version_that_both_sides_changed_is_left_to_people(
+    label: str, winner: Winner, *, is_left: bool
+) -> None:
+    sides = (Tree.parse(f"metadata:\n  labels:\n    {label}: web-{number}\n") for number in (1, 2, 3))
+
+    (conflict,) = merge_document(*sides, shape=None, resolver=lambda _: winner).conflicts
+
+    is_ruled = is_left and winner is Winner.OPEN
+    assert conflict.winner is (Winner.LOCAL if is_ruled else winner)
+    assert conflict.rule == (
+        "a label or annotation that carries a version is left to people" if is_ruled else ""
+    )
+
+
 def test_policy_chooses_upstream() -> None:
     text, conflicts = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
 
@@ -107,6 +123,9 @@ ELEMENTS = [
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s:1",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s:2", "containers:\n- name: a\n  image: a",
         "containers:\n- name: a\n  image: a", ("spec.template.spec.containers[name=s]",)),
+    Case("an element that is no mapping: the list is one value", "containers:\n- name: a",
+        "containers:\n- name: a\n- b", "containers:\n- name: a\n  tty: true",
+        "containers:\n- name: a\n  tty: true", ("spec.template.spec.containers",)),
     Case("value becomes valueFrom upstream, changed here: never both",
         "containers:\n- name: a\n  env:\n  - name: E\n    value: x",
         "containers:\n- name: a\n  env:\n  - name: E\n    valueFrom:\n      fieldRef: {fieldPath: a.b}",

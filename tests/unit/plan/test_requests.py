@@ -19,7 +19,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
 from reconciler.plan.drafts import wanted_pull
-from reconciler.plan.requests import lock_pull, plan_requests
+from reconciler.plan.requests import close_duplicates, lock_pull, plan_requests
 from reconciler.policy import OpenOn, Policy, PullRequestPolicy
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
@@ -239,6 +239,16 @@ def test_first_open_pull_request_of_a_branch_counts_and_doubles_are_closed() -> 
         close=doubles,
         request=replace(UPDATE, after=oid("d1")),
     )
+
+
+def test_only_open_pull_requests_of_the_same_branch_are_doubles() -> None:
+    first = right_pull(KEPT, number=3)
+    others = (
+        right_pull(KEPT, number=n, head=head) for n, head in ((9, BRANCH), (4, "drafts/other/w"), (5, BRANCH))
+    )
+    closed = a_pull(PullState.CLOSED, number=7)
+
+    assert [close.number for close in close_duplicates(first, (*others, closed, first))] == [5, 9]
 
 
 CONFLICT = a_conflict("a.yaml", "spec", "1", "2")

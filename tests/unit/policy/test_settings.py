@@ -172,6 +172,16 @@ def test_place_of_manifests_that_nothing_names_is_at_the_configuration() -> None
     assert [given.manifest_location(place) for place in "ab"] == [places["a"], Location("c")]
 
 
+@pytest.mark.parametrize(
+    ("function", "executable"),
+    [("r:5000/a", "/x"), ("r:5000/a:v1", "/x"), ("r:5000/a:v2", "/z"), ("b", ""), ("a", "")],
+)
+def test_executable_is_that_of_a_tag_before_that_of_its_image(function: str, executable: str) -> None:
+    functions = policy(functions={"exec": {"r:5000/a": "/x", "r:5000/a:v2": "/z"}}).functions
+
+    assert functions.executable_of(function) == executable
+
+
 def test_an_empty_rule_selects_everything() -> None:
     given = policy(approval={"auto": [{}]}, pullRequests={"reviews": [{}]})
 

@@ -202,6 +202,24 @@ def test_directories_are_clusters_only_if_one_of_them_has_a_header(world: Make) 
     assert (snapshot.clusters, names(snapshot)) == ({}, ["in-a", "odd"])
 
 
+def test_object_of_several_clusters_is_that_of_the_first_one(world: Make) -> None:
+    texts = {
+        name: json.dumps(body(kind="Thing", metadata={"name": n}))
+        for name, n in zip("xyz", "aba", strict=True)
+    }
+    made = world(
+        {f"snap/{n}/{f}": t for n in texts for f, t in (("snapshot.yaml", head()), ("o.json", texts[n]))}
+    )
+
+    found = read(made).in_any_cluster("v1", "Thing")
+
+    assert [(item.name, item.location.path) for item in found] == [
+        ("a", "snap/x/o.json"),
+        ("b", "snap/y/o.json"),
+    ]
+    assert read(made).in_any_cluster("v1", "Other") == ()
+
+
 def test_file_over_the_limit_is_a_problem_and_those_after_it_are_read(world: Make) -> None:
     made = world({"snap/a.json": thing("a" * 200), "snap/b.json": thing("b")})
 

@@ -87,6 +87,21 @@ def test_owners_of_code_that_are_too_long_are_not_read(
     assert view.code_owners == text
 
 
+@pytest.mark.parametrize(("is_used", "branch"), [(True, "main"), (False, "main"), (True, "gone")])
+def test_owners_of_code_are_read_where_they_count(
+    repo: Repo, tmp_path: Path, *, is_used: bool, branch: str
+) -> None:
+    repo.commit({".github/CODEOWNERS": "* @team", "docs/CODEOWNERS": "* @docs"})
+    rules, people = (ForgeRule(str(repo.path), GITHUB),), PullRequestPolicy(code_owners=is_used)
+    item = registration(str(repo.path), branch=branch)
+
+    (view,) = read_registered(
+        [item], Mirrors(tmp_path / "c"), Policy(forges=rules, pull_requests=people)
+    ).values()
+
+    assert view.code_owners == ("* @team" if is_used and branch == "main" else "")
+
+
 def test_refused_repository_is_not_read(repo: Repo, tmp_path: Path) -> None:
     problem = Problem(Location("r.yaml"), "Refused", "no")
     registrations = [
