@@ -276,19 +276,21 @@ def read_packages(
     Raises:
         UnavailableError: An object is missing and cannot be fetched.
     """
-    walked = _walk_back(mirror, contents, policy, index)
+    published = [_published(mirror, content) for content in contents]
+    walked = _walk_back(mirror, contents, published, policy, index)
     prefix = deletion_ref(policy.instance, "")
     has_deletions = any(ref.startswith(prefix) for ref in mirror.refs())
     heads = {content.head.oid for content in contents if content.head}
     has_drafts = any(_is_draft(ref) for content in contents for ref in content.refs)
     hidden = _hidden(mirror, heads) if has_drafts or has_deletions else frozenset[Oid]()
-    for content in contents:
+    for content, tags in zip(contents, published, strict=True):
         head = content.head.oid if content.head else None
-        onto, packages = (
-            Onto(head, hidden),
-            _main_packages(content, walked.get(head, {}) if head else {}, index),
-        )
-        drafts, tags = _read_refs(mirror, content, onto, policy, index)
+        onto = Onto(head, hidden)
+        packages = _main_packages(content, walked.get(head, {}) if head else {}, index)
+        drafts: dict[str, list[Draft]] = {}
+        for ref in filter(_is_draft, content.refs):
+            draft = read_draft(mirror, ref, onto, index.header(ref.package.kptfile), policy.commits)
+            drafts.setdefault(ref.named.path, []).append(draft)
         for path in {*drafts, *tags}:
             packages[path] = replace(
                 packages.get(path) or PackageState(path),
@@ -336,20 +338,13 @@ def _held(tree: Oid, texts: Mapping[str, str]) -> Oid:
     return Oid(texts.get(tree, tree))
 
 
-def _read_refs(
-    mirror: Mirror, content: ViewContent, onto: Onto, policy: Policy, index: HeaderIndex
-) -> tuple[dict[str, list[Draft]], dict[str, list[PackageRevision]]]:
-    """Return drafts and tags of a view by path."""
-    drafts: dict[str, list[Draft]] = {}
+def _published(mirror: Mirror, content: ViewContent) -> dict[str, list[PackageRevision]]:
+    """Return the revisions of a view that have a tag, by path."""
     tags: dict[str, list[PackageRevision]] = {}
     for ref in content.refs:
-        path = ref.named.path
-        if _is_draft(ref):
-            draft = read_draft(mirror, ref, onto, index.header(ref.package.kptfile), policy.commits)
-            drafts.setdefault(path, []).append(draft)
-        else:
-            tags.setdefault(path, []).append(published_revision(mirror, ref))
-    return drafts, tags
+        if not _is_draft(ref):
+            tags.setdefault(ref.named.path, []).append(published_revision(mirror, ref))
+    return tags
 
 
 def _main_packages(
@@ -371,18 +366,18 @@ def _header(package: PackageDirectory, index: HeaderIndex) -> KptfileHeader:
 
 
 def _walk_back(
-    mirror: Mirror, contents: Iterable[ViewContent], policy: Policy, index: HeaderIndex
+    mirror: Mirror,
+    contents: Iterable[ViewContent],
+    published: Iterable[Mapping[str, list[PackageRevision]]],
+    policy: Policy,
+    index: HeaderIndex,
 ) -> Mapping[Oid, Mapping[str, list[_State]]]:
     """Return the unpublished states by main's head and path: one walk serves all views of a branch."""
     ours = f"{policy.instance}/"
     searched: dict[Oid, dict[str, Searched]] = {}
-    for content in contents:
+    for content, tags in zip(contents, published, strict=True):
         if content.head is None:
             continue
-        tags: dict[str, list[PackageRevision]] = {}
-        for ref in content.refs:
-            if not _is_draft(ref):
-                tags.setdefault(ref.named.path, []).append(published_revision(mirror, ref))
         # Walking back is slow: only packages of this instance that differ from their latest tag need it.
         searched.setdefault(content.head.oid, {}).update(
             (package.path, Searched(package, tags.get(package.path, ())))
