@@ -22,7 +22,7 @@ from reconciler.forge.registry import Forge, OwnTools, find_tools
 from reconciler.git.repository import Mirror
 from reconciler.inventory.inventory import Draft, Inventory, PullRequest, PullState, RepositoryView, Source
 from reconciler.names.ids import ObjectName, PackageKey
-from reconciler.names.refs import HEADS, index_ref, is_deletion, is_group_in, revision_refs, short_branch
+from reconciler.names.refs import HEADS, index_refs, is_deletion, is_group_in, revision_refs, short_branch
 from reconciler.plan.approvals import early_deletions, ended_by
 from reconciler.plan.changes import APPLY_ENDS_IT, Approvable, Objection, Plan, WriteDraft, WriteRemoval
 from reconciler.plan.context import by_weight
@@ -296,7 +296,7 @@ def _of_control(world: RunInputs, listed: Container[str]) -> Iterator[ListedPull
     mirror = world.mirrors.open(control.remote)
     forge = world.forges.of(mirror)
     instance = inventory.policy.instance
-    prefixes = (index_ref(instance, "x").removesuffix("x"), revision_refs(instance))
+    prefixes = (index_refs(instance), revision_refs(instance))
     pulls = inventory.pulls.get(control.url, ())
     if inventory.reviewed is None and any(ref.startswith(prefixes) for ref in mirror.refs()):
         pulls = forge.list_pulls()

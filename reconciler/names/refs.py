@@ -115,10 +115,15 @@ def lock_ref(instance: str) -> str:
     return f"{HEADS}reconciler/{instance}/lock"
 
 
+def index_refs(instance: str) -> str:
+    """Return the prefix of all branches on which an instance proposes versions for the index."""
+    return f"{HEADS}reconciler/{instance}/index/"
+
+
 def index_ref(instance: str, source: str) -> str:
     """Return the branch on which an instance proposes versions of one source for the index (D29)."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", source.rpartition("://")[2]).strip("-.") or "source"
-    return f"{HEADS}reconciler/{instance}/index/{_segment(name)}"
+    return f"{index_refs(instance)}{_segment(name)}"
 
 
 def chart_ref(instance: str, package: str) -> str:

@@ -24,7 +24,7 @@ from reconciler.inventory.inventory import Inventory, Unit
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File
 from reconciler.names.problems import Problem
-from reconciler.names.refs import HEADS, index_ref, revision_refs, short_branch
+from reconciler.names.refs import HEADS, index_ref, index_refs, revision_refs, short_branch
 from reconciler.plan.changes import Change, Outcome, PinChange
 from reconciler.plan.compare import pin_change
 from reconciler.plan.proposals import IndexBranch, IndexProposal, ProposalPlace, propose_index, withdraw_index
@@ -287,7 +287,7 @@ def _decide(inputs: RunInputs, inventory: Inventory) -> tuple[VersionChange, ...
 
 def _branches(control: Mirror, inventory: Inventory) -> Iterator[tuple[str, IndexBranch]]:
     for ref, tip in control.refs().items():
-        if ref.startswith(index_ref(inventory.policy.instance, "x").removesuffix("x")):
+        if ref.startswith(index_refs(inventory.policy.instance)):
             yield ref, _branch(control, tip, INDEX_DIRECTORY, inventory)
 
 

@@ -186,6 +186,7 @@ def test_line_without_an_end_is_read() -> None:
         ("packagevariants/default/web.json", b"{"),
         ("packagevariants/default/web.json", record_bytes(variant("other"))),
         ("packagevariants/default/web.json", record_bytes(variant("web")) * 2),
+        ("packagevariants/default/web.json", record_bytes(variant("web")).replace(b"{", b"{\n", 1)),
         ("packagevariants/web.json", record_bytes(variant("web"))),
         ("conditions/packagevariants/default/web.json", record_bytes(variant("web"))),
     ],

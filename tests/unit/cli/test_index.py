@@ -357,6 +357,8 @@ def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None
         (upstream / "crossplane.yaml").write_text(CONFIGURATION.replace(">=v1.0.0", f">={tag}"))
         (upstream / "apis").mkdir(exist_ok=True)
         (upstream / "apis/crd.yaml").write_text(CRD)
+        (upstream / "examples").mkdir(exist_ok=True)
+        (upstream / "examples/crd.yaml").write_text(CRD.replace("bucket", "sample"))
         git(upstream, "add", ".")
         git(upstream, "commit", "-qm", tag)
         git(upstream, "tag", tag)
@@ -364,10 +366,13 @@ def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None
     said = run(copy, "import", "--git", str(upstream), "--source", "x.io/platform")
 
     assert said == ["2 tags: 2 versions added, 0 there already, of 1 package"]
-    assert [line for line in run(copy, "show", "x.io/platform") if "needs" in line] == [
+    shown = run(copy, "show", "x.io/platform")
+    assert [line for line in shown if "needs" in line] == [
         "  needs x.io/aws >=v1.0.0",
         "  needs x.io/aws >=v1.1.0",
     ]
+    provided = {line for line in shown if "provides" in line}
+    assert provided == {"  provides s3.io/buckets", "  provides s3.io/v1/Bucket"}, "examples are no part of it"
 
 
 def test_import_of_a_repository_without_versions_names_the_way_that_is_left(copy: Path) -> None:

@@ -131,20 +131,22 @@ def test_next_steps_begin_where_the_files_are(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("forge", "prefix", "rule"),
+    ("forge", "downstream", "prefix", "rule"),
     [
-        ("github", "https://github.com/acme/",
+        ("github", "https://github.com/acme/edge", "https://github.com/acme/",
          {"app_id": "1", "installation_id": "2", "app_key_env": "RECONCILER_APP_KEY"}),
-        ("gitlab", "https://gitlab.com/", {"token_env": "RECONCILER_CONTROL_TOKEN"}),
-        ("gitea", "https://codeberg.org/", {"token_env": "GIT_TOKEN"}),
-        ("bitbucket", "https://bitbucket.org/",
+        ("gitlab", "", "https://gitlab.com/", {"token_env": "RECONCILER_CONTROL_TOKEN"}),
+        pytest.param("gitlab", "https://git.corp/acme/teams/edge", "https://git.corp/acme/",
+                     {"token_env": "RECONCILER_CONTROL_TOKEN"}, id="the outer group owns all"),
+        ("gitea", "", "https://codeberg.org/", {"token_env": "GIT_TOKEN"}),
+        ("bitbucket", "", "https://bitbucket.org/",
          {"username": "x-token-auth", "token_env": "GIT_TOKEN"}),
     ],
 )  # fmt: skip
 def test_forge_and_credentials_are_set_up(
-    tmp_path: Path, forge: str, prefix: str, rule: dict[str, str]
+    tmp_path: Path, forge: str, downstream: str, prefix: str, rule: dict[str, str]
 ) -> None:
-    run(str(tmp_path), "--forge", forge, *(ADDRESSES if forge == "github" else ()))
+    run(str(tmp_path), "--forge", forge, *(("--downstream-url", downstream) if downstream else ()))
     text = (tmp_path / "reconciler.yaml").read_text().partition("# Where pull requests are.")
     shown = parse_configuration((text[0] + uncommented(text[2])).encode(), "reconciler.yaml", {})
 
