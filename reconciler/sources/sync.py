@@ -432,7 +432,7 @@ class _Walk(Struct):
     def _add(self, origin: str, version: FoundVersion, digest: str = "") -> None:
         folder, files = index_files(version, digest=digest)
         reading = parse_version({f"{folder}/{name}": data for name, data in files.items()})
-        if reading.problems or not reading.candidates:
+        if not reading.candidates:
             why = reading.problems[0].message if reading.problems else "it describes no package"
             self.result.notes.append(f"{version.source} {version.version} is left out: {why}")
             return

@@ -91,6 +91,10 @@ def test_each_field_has_its_place(world: World, *, is_applied: bool) -> None:
     assert lock["value"] == Repo(world.root / "blueprints.git").oid("web/v3")
 
 
+def test_kinds_that_packages_want_injected_are_asked_of_clusters(world: World) -> None:
+    assert world.run("snapshot", "kinds").out == "Team.hr.example.com\n"
+
+
 @pytest.mark.parametrize("is_applied", [False, True])
 def test_broken_manifest_is_named_with_a_hint(world: World, *, is_applied: bool) -> None:
     if is_applied:

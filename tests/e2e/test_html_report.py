@@ -38,6 +38,22 @@ def test_page_of_a_plan_has_what_the_commands_say(world: World, tmp_path: Path) 
     assert ran.out == world.run("plan").out
 
 
+def test_page_of_a_status_has_nothing_to_apply(world: World, tmp_path: Path) -> None:
+    world.run("status", "--html", str(tmp_path / "status.html"))
+    page = (tmp_path / "status.html").read_text()
+
+    assert {row["op"] for row in read_data(page)["packages"].values()} == {""}
+    assert "Checksum" not in page
+
+
+def test_page_of_an_apply_has_the_states_after_it(tmp_path: Path) -> None:
+    write_world(tmp_path / "w", ("edge-1",))
+    World(tmp_path / "w").run("apply", "--html", str(tmp_path / "apply.html"))
+
+    data = read_data((tmp_path / "apply.html").read_text())
+    assert {row["phase"] for row in data["packages"].values()} == {"in review"}
+
+
 def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: Path) -> None:
     extra = variant("edge-1", "web").replace("name: web-edge-1", "name: extra")
     extra = extra.replace("repo: edge-1\n    package: web", "repo: edge-1\n    package: extra")

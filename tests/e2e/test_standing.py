@@ -18,8 +18,6 @@ from tests.support.http_git import serve
 from tests.support.small_world import manifest, published, variant, write_world
 from tests.support.world import Said, World, git, refs
 
-pytestmark = pytest.mark.slow
-
 STATE = "reconciler/fleet/state"
 WEB = manifest("edge-1", "web")
 SET = """\
@@ -150,6 +148,7 @@ def outdated(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     return behind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITING)
 def test_outdated_checkout_writes_nothing(outdated: Clone, name: str) -> None:
     before, tip = outdated.all_refs(), git(outdated.root / "control.git", "rev-parse", "main")[:8]
@@ -164,6 +163,7 @@ def test_outdated_checkout_writes_nothing(outdated: Clone, name: str) -> None:
     assert outdated.all_refs() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READING)
 def test_outdated_checkout_is_read_with_a_note(outdated: Clone, name: str) -> None:
     before = outdated.all_refs()
@@ -176,6 +176,7 @@ def test_outdated_checkout_is_read_with_a_note(outdated: Clone, name: str) -> No
     assert outdated.all_refs() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [(), ("--depth=1",)], ids=["whole", "depth 1"])
 @pytest.mark.parametrize("command", ["apply", "action"])
 def test_job_that_is_run_again_writes_nothing(

@@ -78,11 +78,18 @@ def test_lock_that_holds_an_older_revision_is_named() -> None:
     assert newest.obstacles == (Obstacle("The lock holds web/v1, while the upstream offers web/v3", follow),)
 
 
-def test_version_of_a_branch_is_a_number_alone() -> None:
-    branch = a_resolved(pin=a_pin(0, ref="main"))
+@pytest.mark.parametrize(
+    ("ref", "revision"),
+    [
+        pytest.param("main", "v7", id="the number alone at a branch"),
+        pytest.param("apps/web/v1", "apps/web/v7", id="with all folders of the package"),
+    ],
+)
+def test_number_is_a_revision_of_the_package_that_is_asked_for(ref: str, revision: str) -> None:
+    resolved = a_resolved(pin=a_pin(0, ref=ref))
 
-    assert standstill("7", resolved=branch).obstacles == (
-        Obstacle("The upstream has no revision v7", "Ask for one that it has: web/v1, web/v2, web/v3."),
+    assert standstill("7", resolved=resolved).obstacles == (
+        Obstacle(f"The upstream has no revision {revision}", "Ask for one that it has: web/v1, web/v2, web/v3."),
     )
 
 

@@ -108,6 +108,19 @@ def test_a_reverted_value_fails_its_wave(world: RolloutWorld) -> None:
     assert changed(plan) == []
 
 
+def test_a_record_of_a_version_that_knew_no_values_is_of_the_same_rollout(world: RolloutWorld) -> None:
+    world.revision, world.values = 2, {"memory": "1Mi"}
+    world.run()
+    merge_all(world)
+    before = the_rollout(world.run()).record
+    older = tuple(replace(member, target=member.target.rpartition(" ")[0]) for member in before.members)
+    world.rollouts[before.rollout] = replace(before, members=older, values=None)
+
+    after = the_rollout(world.run()).record
+
+    assert (after.revision, after.members) == ("web/v2", before.members)
+
+
 # rollback
 
 
