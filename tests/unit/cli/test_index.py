@@ -372,7 +372,7 @@ def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None
         "  needs x.io/aws >=v1.1.0",
     ]
     provided = {line for line in shown if "provides" in line}
-    assert provided == {"  provides s3.io/buckets", "  provides s3.io/v1/Bucket"}, "examples are no part of it"
+    assert provided == {"  provides s3.io/buckets", "  provides s3.io/v1/Bucket"}, "no examples"
 
 
 def test_import_of_a_repository_without_versions_names_the_way_that_is_left(copy: Path) -> None:

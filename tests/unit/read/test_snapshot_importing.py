@@ -338,7 +338,7 @@ def test_invalid_input_changes_nothing(data: bytes) -> None:
     ],
 )
 def test_names_of_objects_stay_inside_the_directory(one: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="is not a (kind|namespace) of Kubernetes"):
+    with pytest.raises(ConfigurationError, match=r"is not a (kind|namespace) of Kubernetes"):
         imported({}, listing(one))
 
 

@@ -89,7 +89,9 @@ def test_number_is_a_revision_of_the_package_that_is_asked_for(ref: str, revisio
     resolved = a_resolved(pin=a_pin(0, ref=ref))
 
     assert standstill("7", resolved=resolved).obstacles == (
-        Obstacle(f"The upstream has no revision {revision}", "Ask for one that it has: web/v1, web/v2, web/v3."),
+        Obstacle(
+            f"The upstream has no revision {revision}", "Ask for one that it has: web/v1, web/v2, web/v3."
+        ),
     )
 
 
