@@ -1,6 +1,7 @@
 """Assemble the packages of a view from main, drafts, tags and unpublished revisions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
@@ -151,10 +152,11 @@ def read_groups(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Itera
     The `kpt:` lines of our own commits name the packages. A name counts only if the branch contains that
     package and it differs from main where the branch left it.
     """
+    hidden = cache(lambda: _hidden(mirror, mains))
     for ref, oid in sorted(mirror.refs().items()):
         tip = mirror.find_commit(oid) if ref.startswith(group_refs(policy.instance)) else None
         if tip is not None:
-            yield _read_group(mirror, ref, tip, _hidden(mirror, mains), policy)
+            yield _read_group(mirror, ref, tip, hidden(), policy)
 
 
 def _hidden(mirror: Mirror, mains: Iterable[Oid]) -> frozenset[Oid]:
@@ -164,6 +166,7 @@ def _hidden(mirror: Mirror, mains: Iterable[Oid]) -> frozenset[Oid]:
 
 def read_emptied(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Iterator[GroupBranch]:
     """Yield each draft branch from which a person deleted its package, as a group of that one package."""
+    hidden = cache(lambda: _hidden(mirror, mains))
     for ref, oid in sorted(mirror.refs().items()):
         named = parse_ref(ref)
         if named is None or named.lifecycle not in {Lifecycle.DRAFT, Lifecycle.PROPOSED}:
@@ -171,10 +174,10 @@ def read_emptied(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Iter
         tip = mirror.find_commit(oid)
         if tip is None or find_package(mirror, tip.tree, named.path) is not None:
             continue
-        if oid in (hidden := _hidden(mirror, mains)):
+        if oid in hidden():
             continue
-        base = mirror.merge_base_with(hidden, oid)
-        ours, _ = split_by_author(map(mirror.commit, mirror.walk(oid, hidden)), policy.commits)
+        base = mirror.merge_base_with(hidden(), oid)
+        ours, _ = split_by_author(map(mirror.commit, mirror.walk(oid, hidden())), policy.commits)
         paths = frozenset([named.path])
         is_on_main = base is not None and mirror.subtree(base, named.path) is not None
         if is_on_main or _last_written(mirror, ours, named.path) is not None:
