@@ -382,46 +382,41 @@ def test_policy_decides(
 
 
 IMAGES = ("Always: r:5000/i", "Always: i:latest", "IfNotPresent: i:1", "IfNotPresent: i@sha256:0")
+ITEMS = "{items: [{fieldRef: {apiVersion: v1}}]}"
 PROBES = "{p: 1, timeoutSeconds: 1, periodSeconds: 10, successThreshold: 1, failureThreshold: 3}"
 
 
 @pytest.mark.parametrize(
     ("kind", "spec", "completed"),
     [
-        ("Pod", "containers: []", ("dnsPolicy: ClusterFirst, restartPolicy: Always, securityContext: {}, "
+        ("Pod", "serviceAccountName: a",
+            ("dnsPolicy: ClusterFirst, restartPolicy: Always, serviceAccount: a, securityContext: {}, "
             "enableServiceLinks: true, schedulerName: default-scheduler, terminationGracePeriodSeconds: 30")),
-        ("Pod", "serviceAccountName: a", "serviceAccountName: a, serviceAccount: a"),
-        ("Pod", "volumes: [{a: b}, {name: s, secret: {}}, {hostPath: {}}, {nfs: {}}]",
+        ("Pod", "volumes: [{a: b}, {name: s, secret: {}}, {hostPath: {}}, {projected: {defaultMode: 1}}]",
             ("volumes: [{a: b, emptyDir: {}}, {name: s, secret: {defaultMode: 420}}, "
-            "{hostPath: {type: ''}}, {nfs: {}}]")),
-        ("Pod", "volumes: [{projected: {sources: [{serviceAccountToken: {}}]}}]",
-            ("volumes: [{projected: {defaultMode: 420, "
-            "sources: [{serviceAccountToken: {expirationSeconds: 3600}}]}}]")),
-        ("Pod", ("volumes: [{projected: {defaultMode: 1, sources: [{downwardAPI: "
-            "{items: [{fieldRef: {}}]}}]}}]"),
-            ("volumes: [{projected: {defaultMode: 1, "
-            "sources: [{downwardAPI: {items: [{fieldRef: {apiVersion: v1}}]}}]}}]")),
-        ("Pod", "volumes: [{downwardAPI: {items: [{fieldRef: {}}]}}]",
-            "volumes: [{downwardAPI: {defaultMode: 420, items: [{fieldRef: {apiVersion: v1}}]}}]"),
+            "{hostPath: {type: ''}}, {projected: {defaultMode: 1}}]")),
+        ("Pod", ("volumes: [{projected: {sources: [{serviceAccountToken: {}}, "
+            "{downwardAPI: {items: [{fieldRef: {}}]}}]}}, {downwardAPI: {items: [{fieldRef: {}}]}}]"),
+            ("volumes: [{projected: {defaultMode: 420, sources: [{serviceAccountToken: "
+            f"{{expirationSeconds: 3600}}}}, {{downwardAPI: {ITEMS}}}]}}}}, "
+            f"{{downwardAPI: {{defaultMode: 420, {ITEMS[1:]}}}]")),
         *(("Pod", f"containers: [{{image: '{image}', terminationMessagePath: /a}}]",
             (f"containers: [{{image: '{image}', imagePullPolicy: {policy}, resources: {{}}, "
             "terminationMessagePath: /a, terminationMessagePolicy: File}]"))
             for policy, image in (text.split(": ") for text in IMAGES)),
         ("Pod.hostNetwork", "initContainers: [{ports: [{containerPort: 1}]}]",
             "initContainers: [{ports: [{containerPort: 1, protocol: TCP, hostPort: 1}]}]"),
-        ("Pod", "containers: [{ports: [{containerPort: 1}]}]",
-            "containers: [{ports: [{containerPort: 1, protocol: TCP}]}]"),
+        ("Pod", ("containers: [{ports: [{containerPort: 1}], env: [{name: a}, {valueFrom: {fieldRef: {}}}], "
+            "resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0}}}]"),
+            ("containers: [{ports: [{containerPort: 1, protocol: TCP}], env: [{name: a}, "
+            "{valueFrom: {fieldRef: {apiVersion: v1}}}], "
+            "resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0, memory: 2}}}]")),
         ("Pod",
-            "ephemeralContainers: [{livenessProbe: {p: 1}, readinessProbe: {p: 1}, startupProbe: {p: 1}}]",
+            ("ephemeralContainers: [{livenessProbe: {p: 1}, readinessProbe: {p: 1}, startupProbe: {p: 1}, "
+            "lifecycle: {preStop: {httpGet: {path: /a}}, postStart: {httpGet: {}}}}]"),
             (f"ephemeralContainers: [{{livenessProbe: {PROBES}, readinessProbe: {PROBES}, "
-            f"startupProbe: {PROBES}}}]")),
-        ("Pod", "containers: [{lifecycle: {preStop: {httpGet: {path: /a}}, postStart: {httpGet: {}}}}]",
-            ("containers: [{lifecycle: {preStop: {httpGet: {scheme: HTTP, path: /a}}, "
+            f"startupProbe: {PROBES}, lifecycle: {{preStop: {{httpGet: {{scheme: HTTP, path: /a}}}}, "
             "postStart: {httpGet: {scheme: HTTP, path: /}}}}]")),
-        ("Pod", "containers: [{env: [{name: a, value: b}, {valueFrom: {fieldRef: {}}}]}]",
-            "containers: [{env: [{name: a, value: b}, {valueFrom: {fieldRef: {apiVersion: v1}}}]}]"),
-        ("Pod", "containers: [{resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0}}}]",
-            "containers: [{resources: {limits: {cpu: 1, memory: 2}, requests: {cpu: 0, memory: 2}}}]"),
         ("Deployment.apps", "strategy: {type: Recreate}", ("strategy: {type: Recreate}, replicas: 1, "
             "revisionHistoryLimit: 10, progressDeadlineSeconds: 600")),
         ("Deployment.apps", "strategy: {rollingUpdate: {maxSurge: 1}}",

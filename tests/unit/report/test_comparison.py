@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from reconciler.names.ids import ObjectName
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import PinChange, Plan
 from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
 from reconciler.report.build import tell, tell_comparison
 from reconciler.report.comparison import comparison_lines, comparison_report, rows, sentence
 from reconciler.report.text import MOST_PINS, pin_line
 from tests.support.values import replace
-from tests.unit.report.plans import CREATED, NAMES, PROBLEM, UPDATED
+from tests.unit.report.plans import CREATED, NAMES, PROBLEM
 
 VARIANT = VariantDifference(ObjectName("default", "web"), Fate.CREATE, "why")
 
@@ -81,12 +82,9 @@ def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(
         old=(OTHER,),
     )
 
-    def rows_of(part: Comparison | Plan) -> list[Any]:
-        if isinstance(part, Plan):
-            listed = [*(change.package for change in part.changes), *part.problems]
-        else:
-            packages = (difference.change.package for difference in part.packages)
-            listed = [*packages, *(v.key for v in part.variants), *part.new, *part.old]
+    def rows_of(part: Comparison) -> list[Any]:
+        packages = (difference.change.package for difference in part.packages)
+        listed = [*packages, *(v.key for v in part.variants), *part.new, *part.old]
         if broken in listed:
             raise KeyError("odd")
         return listed
@@ -95,15 +93,14 @@ def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(
     *listed, defect, last = tell_comparison(comparison, rows_of)
     assert [*listed, last] == [row for row in every if row != broken]
     assert defect.subject == subject
-    if broken is not VARIANT.key:
-        plan = Plan(changes=(CREATED, UPDATED), problems=(PROBLEM, OTHER))
-        plan = replace(
-            plan,
-            without=lambda keys: replace(
-                plan, changes=tuple(c for c in plan.changes if c.package not in keys)
-            ),
-        )
-        *listed, defect = tell(plan, rows_of)
-        packages = [change.package for change in plan.changes]
-        assert listed == [row for row in (*packages, PROBLEM, OTHER) if row != broken]
-        assert defect.subject == subject
+
+
+def test_package_that_breaks_the_report_of_a_plan_is_a_problem() -> None:
+    def show(part: Plan) -> tuple[Problem, ...]:
+        if part.changes:
+            raise KeyError("odd")
+        return part.problems
+
+    other, defect = tell(Plan((CREATED,), problems=(OTHER,), without=lambda _: Plan(problems=(OTHER,))), show)
+
+    assert (other, defect.subject) == (OTHER, "package clusters/east/nginx")
