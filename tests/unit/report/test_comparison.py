@@ -1,10 +1,11 @@
 """The JSON of a comparison: when it is empty, when it is complete, and what it counts."""
 
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import PinChange, Plan
 from reconciler.plan.compare import Comparison, Fate, PackageDifference, VariantDifference
@@ -101,6 +102,9 @@ def test_package_that_breaks_the_report_of_a_plan_is_a_problem() -> None:
             raise KeyError("odd")
         return part.problems
 
-    other, defect = tell(Plan((CREATED,), problems=(OTHER,), without=lambda _: Plan(problems=(OTHER,))), show)
+    def without(keys: Collection[PackageKey]) -> Plan:
+        return Plan(() if keys else (CREATED,), problems=(OTHER,), without=without)
+
+    other, defect = tell(without(()), show)
 
     assert (other, defect.subject) == (OTHER, "package clusters/east/nginx")
