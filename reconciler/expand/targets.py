@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.meta import LabelSelector, Predicate, SelectorError, compile_selector
+from reconciler.api.meta import Predicate, compile_selector
 from reconciler.api.porch import (
     REPOSITORY,
     ObjectSelector,
@@ -101,7 +101,7 @@ def unroll(spec: PackageVariantSetSpec, scope: TargetScope) -> tuple[Context, ..
     Deterministic: the order of the snapshot does not matter. Nothing is deduplicated here.
 
     Raises:
-        ExpansionError: A selector is invalid, or its kind is not served by the cluster.
+        ExpansionError: The kind of a selector is not served by the cluster.
 
     Source: porch packagevariantset_controller.go, unrollDownstreamTargets.
     Differs: `objectSelector.name` is honoured.
@@ -132,19 +132,11 @@ def _unroll_target(target: Target, number: int, package: str, scope: TargetScope
 def _select(target: Target, path: FieldPath, scope: TargetScope) -> tuple[SelectedObject, ...]:
     selected: Iterator[SelectedObject] = iter(())
     if target.repository_selector is not None:
-        matches = _compile(target.repository_selector, (*path, "repositorySelector"))
-        selected = _repositories(scope, matches)
+        selected = _repositories(scope, compile_selector(target.repository_selector))
     elif target.object_selector is not None:
-        where = (*path, "objectSelector")
-        selected = _objects(target.object_selector, where, scope, _compile(target.object_selector, where))
+        matches = compile_selector(target.object_selector)
+        selected = _objects(target.object_selector, (*path, "objectSelector"), scope, matches)
     return tuple(sorted(selected, key=lambda item: item.order))
-
-
-def _compile(selector: LabelSelector, path: FieldPath) -> Predicate:
-    try:
-        return compile_selector(selector)
-    except SelectorError as error:
-        raise ExpansionError(Finding((*path, *error.field), str(error), hint=error.hint)) from error
 
 
 def _repositories(scope: TargetScope, matches: Predicate) -> Iterator[SelectedObject]:

@@ -189,6 +189,9 @@ def test_invalid_selector_has_the_field_of_its_term() -> None:
         'spec.targets[0].objectSelector: "Near" is not a valid label selector operator'
     )
     assert finding.path[-3:] == ("matchExpressions", 0, "operator")
+    wrong = spec({}, repositorySelector={"matchExpressions": [{"key": "a", "operator": "In"}]})
+    (finding,) = check_set(wrong, Environment(Limits()))
+    assert (finding.path[-3:], finding.hint) == (("matchExpressions", 0, "values"), "Give it a value.")
 
 
 @pytest.mark.parametrize(
