@@ -211,6 +211,9 @@ def test_paths_that_differ_are_found_in_whichever_history_has_the_commits(
     changed = ControlHistory(opened).changed_paths(*trees, ["a.yaml", "b.yaml", "c.yaml", "none.yaml"])
 
     assert changed == {"a.yaml", "b.yaml"}
+    assert [bool(ControlHistory(opened).find_commit(oid)) for oid in (old, new, Oid("1" * 40))] == [
+        *(True, True, False),
+    ]
 
 
 @pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])
