@@ -26,7 +26,7 @@ from reconciler.plan.set_diff import SetDiff, VariantChange, changed_fields
 from reconciler.plan.status import POINT_EMPTY
 from reconciler.policy import OnRefused
 from reconciler.records.state import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
-from reconciler.render.rendered import FunctionFault
+from reconciler.render.rendered import FunctionFault, Package
 
 if TYPE_CHECKING:
     from reconciler.api.porch import Function
@@ -363,8 +363,11 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
     variants = {variant.key: variant for variant in side.desired.variants}
     changes = side.plan.changes if side.plan else ()
     blamed = {problem.owner for problem in side.problems}
-    policy = side.plan.context.inventory.policy if side.plan and side.plan.context else None
-    is_problem = policy is not None and policy.admission.refused is OnRefused.PROBLEM
+    context = side.plan.context if side.plan else None
+    is_problem = context is not None and context.inventory.policy.admission.refused is OnRefused.PROBLEM
+    # The conditions of all variants are made at once, and most fleets have no injection point to fill.
+    rendered = context.rendered.variants.values() if context is not None else ()
+    has_empty = any(isinstance(of.fresh, Package) and of.fresh.injection for of in rendered)
     for change in changes:
         variant = variants.get(change.variant) if change.variant else None
         if side.plan is None or variant is None:
@@ -382,7 +385,7 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
             if judgement.is_refusal:
                 hint = "Correct the package, or make its cluster take it: docs/guides/admission.md."
                 yield _Obstacle(package, Reason.WOULD_BE_REFUSED, judgement.text, upstream(), hint, subject)
-        for condition in side.plan.conditions.get(variant.owner, ()):
+        for condition in side.plan.conditions.get(variant.owner, ()) if has_empty else ():
             if condition.reason == POINT_EMPTY:
                 hint = "Add the object to the snapshot, or correct spec.injectors."
                 where = variant.source.at(*template, "injectors") if variant.spec.injectors else upstream()

@@ -43,7 +43,7 @@ ProposedDeletions = Mapping[PackageKey, tuple[tuple[str, Oid], ...]]
 """The branches that propose to delete a package, ours and Porch's, each with its oid; sorted."""
 
 
-class Before(Struct, frozen=True):
+class Before(Struct, frozen=True, dict=True):
     """State of a package before any decision, beside the content of its repository."""
 
     variant: ObjectName | None = None
@@ -63,7 +63,7 @@ class Before(Struct, frozen=True):
     statuses: Mapping[ObjectName, RecordedStatus] = field(default_factory=dict)
     """The recorded statuses of all variants: few are looked up, and each is read then."""
 
-    @property
+    @cached_property
     def recorded(self) -> RecordedStatus | None:
         """The recorded status of its variant."""
         return self.statuses.get(self.variant) if self.variant else None

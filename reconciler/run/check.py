@@ -229,7 +229,7 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
             functions=functions,
             has_manifests=inputs.has_manifests,
         )
-    diff = diff_variants(planned.desired, inventory)
+    context = planned.plan.context
     views = (view.problem for view in inventory.repositories.values() if view.problem)
     unread = {view.url for view in inventory.repositories.values() if not view.is_available}
     nested = find_nested_downstreams(planned.desired, inventory, unread)
@@ -238,7 +238,7 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
     locks = lock_files(inventory, planned.plan)
     return Side(
         planned.desired,
-        diff,
+        context.diff if context is not None else SetDiff(),
         invalid,
         planned.plan.refusals,
         planned.plan,
