@@ -168,19 +168,6 @@ def test_partial_list_is_not_complete(data: bytes, given: ImportOptions, world: 
     assert not read(files, world).is_complete(CLUSTER, "default")
 
 
-@pytest.mark.parametrize(
-    ("item", "message"),
-    [
-        (obj("a", "A_b"), "'A_b' is not a namespace of Kubernetes"),
-        (obj("a", kind=GroupKind("x.io", "No/kind")), "'No/kind.x.io' is not a kind of Kubernetes"),
-        (obj("a", kind=GroupKind("X.io", "K")), "'K.X.io' is not a kind of Kubernetes"),
-    ],
-)
-def test_name_that_may_lead_out_of_the_snapshot_is_refused(item: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
-        imported({}, listing(item))
-
-
 def test_one_namespace_replaces_only_its_own(world: Callable[..., World]) -> None:
     files, _ = imported({}, listing(obj("a"), obj("c", "east")))
     after, _ = imported(files, listing(obj("d", "east")), options(T2, namespace="east"))
