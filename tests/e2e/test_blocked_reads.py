@@ -67,19 +67,6 @@ def test_a_pipe_in_a_downstream_costs_that_repository_only(place: str, world: Wo
         assert refs(world.root / "edge-2.git") == before
 
 
-def test_objects_of_a_neighbour_are_looked_at(world: World, tmp_path: Path) -> None:
-    odd = pipe(tmp_path / "neighbour" / "objects" / "00" / ("0" * 38))
-    alternates = world.root / "edge-2.git" / "objects" / "info" / "alternates"
-    alternates.parent.mkdir(exist_ok=True)
-    alternates.write_text(f"{tmp_path}/neighbour/objects\n")
-
-    applied = world.run("apply")
-
-    assert applied.code == Exit.UNAVAILABLE
-    assert str(odd) in applied.out + applied.err
-    assert has_draft(world, "edge-1")
-
-
 def test_a_file_system_that_does_not_answer_costs_one_deadline(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
