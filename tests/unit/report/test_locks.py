@@ -1,10 +1,12 @@
 """Locks in reports: notes of a lock."""
 
+import pytest
+
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.report.locks import lock_lines
-from tests.support.dependency_manifests import crossplane, provider, world_of
+from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 
 
@@ -38,3 +40,18 @@ def test_manifest_that_stalls_keeps_what_is_locked_for_it_if_anything_is() -> No
     for decision in (alone, never):
         assert f"{head}nothing is locked for it, the others proceed" in list(lock_lines(decision))
     assert "  E-NOCANDIDATE: no solution: the locked versions stay" in list(lock_lines(kept))
+
+
+@pytest.mark.parametrize(("reason", "line"), [("no version fits", ": no version fits"), ("", "")])
+def test_what_is_skipped_has_its_reason_where_the_lock_states_it(reason: str, line: str) -> None:
+    text = package("web.io", "1.0.0", needs("metrics.io", "", ", optional: true"))
+    world = replace(world_of(install("shop", "web.io", "") + text), cluster="dev")
+    (scope,) = update_locks(FleetInputs((world,)), FleetLocks()).scopes
+    assert scope.after
+    (skipped,) = scope.after.resolution.skipped
+    resolution = replace(scope.after.resolution, skipped=(replace(skipped, reason=reason),))
+    after = replace(scope.after, resolution=resolution)
+
+    lines = lock_lines(LockUpdate(scopes=(replace(scope, after=after),)))
+
+    assert f"    skipped: metrics.io of carvel:web.io@install/prod/shop{line}" in list(lines)
