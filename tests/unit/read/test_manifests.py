@@ -8,7 +8,8 @@ from reconciler.api.porch import GROUP, GitRepository, Repository, RepositorySpe
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.policy import Policy
-from reconciler.read.manifests import Manifests, read_manifests
+from reconciler.read.files import ParsedObject
+from reconciler.read.manifests import Classification, Manifests, classify_object, read_manifests
 from tests.support.control import FIRST, STEP_S, World
 
 POLICY = Policy(default_namespace="platform")
@@ -155,6 +156,25 @@ def test_invalid_manifest_stalls_only_its_owner(
     assert {f"{k.kind} {k.namespace}/{k.name}" for k in manifests.stalled} == ({owner} - {""})
     assert manifests.broken == (frozenset({"bad.yaml"}) if broken or not owner else frozenset())
     assert names(manifests) == ["default/good"]
+
+
+@pytest.mark.parametrize(("name", "stalled"), [("x", {"x"}), ("[x]", set())])
+def test_manifest_that_a_bug_breaks_stalls_its_owner_if_it_names_one(
+    world: Make, monkeypatch: pytest.MonkeyPatch, name: str, stalled: set[str]
+) -> None:
+    def fails(parsed: ParsedObject, policy: Policy) -> Classification:
+        if parsed.place.path == "x.yaml":
+            raise IndexError("odd")
+        return classify_object(parsed, policy)
+
+    monkeypatch.setattr("reconciler.read.manifests.classify_object", fails)
+    manifests = read(world({"x.yaml": variant(name), "good.yaml": GOOD}))
+
+    assert (names(manifests), manifests.stalled) == (
+        ["default/good"],
+        {key("PackageVariant", "platform", name) for name in stalled},
+    )
+    assert [str(problem.location) for problem in manifests.problems] == ["x.yaml:1"]
 
 
 @pytest.mark.parametrize("where", [0, 1, 2])
