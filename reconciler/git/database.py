@@ -261,16 +261,13 @@ class Database(History):
         return self._trees[oid]
 
     def _at(self, commit_or_tree: Oid, path: str) -> Any:
-        entry: Any = None
         try:
-            entry = self._tree(commit_or_tree)
-            for segment in path.split("/") if path else ():
-                if not isinstance(entry, pygit2.Tree) or segment not in entry:
-                    return None
-                entry = entry[segment]
+            root = self._tree(commit_or_tree)
+            if root is None or not path:
+                return root
+            return root[path] if path in root else None
         except NO_OBJECT:
             return None
-        return entry
 
     def _by_name(self, tree: Oid | None, names: Collection[str]) -> Mapping[str, _ModeAndOid]:
         """Return mode and id of the named entries; few names are looked up without parsing the tree."""

@@ -123,6 +123,17 @@ def test_number_follows_the_greatest_unless_that_is_too_large(
     assert forge(edge).ensure(replace(DESIRED, head="feature")).number == number
 
 
+def test_pull_request_follows_its_branch_in_the_same_push(edge: Edge) -> None:
+    before = begin(edge)
+    before.move(DRAFT, edge.repo.commit({"web/a": "2"}, branch=HEAD))
+    edge.repo.merge(DRAFT, how="squash")
+    after = begin(edge)
+    after.move(DRAFT, None)
+
+    states = [(staged.records[1].state, [u.ref for u in staged.updates()]) for staged in (before, after)]
+    assert states == [(PullState.OPEN, [PULL]), (PullState.MERGED, [PULL])]
+
+
 def test_ready_pull_request_moves_its_branch_and_back(edge: Edge) -> None:
     tip = edge.repo.oid(DRAFT)
 

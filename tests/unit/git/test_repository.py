@@ -1,5 +1,6 @@
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from reconciler.base.errors import UnavailableError
 from reconciler.git.cache import MANY_PACKS
 from reconciler.git.command import process_count
-from reconciler.git.local import check_repository
+from reconciler.git.local import check_around, check_repository
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.signing import CommitSigning
@@ -242,15 +243,16 @@ def test_refs_have_full_names_and_are_peeled(repo: Repo, mirror: Mirror) -> None
         ("rm config", ""),
     ],
 )  # fmt: skip
+@pytest.mark.parametrize(("check", "below"), [(check_repository, "."), (check_around, "a/b")])
 def test_repository_on_this_machine_that_cannot_be_read_in_time_is_named(
-    repo: Repo, breaks: str, message: str
+    repo: Repo, breaks: str, message: str, check: Callable[[Path, float], None], below: str
 ) -> None:
     subprocess.run(breaks, shell=True, cwd=repo.path, check=True)
 
     if not message:
-        check_repository(repo.path, 60)
+        check(repo.path / below, 60)
         return
     with pytest.raises(UnavailableError, match=message) as caught:
-        check_repository(repo.path, 60)
+        check(repo.path / below, 60)
     assert caught.value.hint != UnavailableError.hint
     assert caught.value.hint.startswith("Remove it. ") is message.endswith("not read")

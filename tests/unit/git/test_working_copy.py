@@ -9,6 +9,7 @@ from reconciler.git.working_copy import (
     WorkingCopy,
     clone,
     create_bare,
+    find_person,
     find_working_copy,
     is_repository,
 )
@@ -124,3 +125,26 @@ def test_error_of_git_is_reported(tmp_path: Path) -> None:
         clone(tmp_path / "gone", tmp_path / "target")
     with pytest.raises(UnavailableError, match="git failed: "):
         create_bare(tmp_path / "file/x.git", [])
+
+
+@pytest.mark.parametrize(
+    ("email", "variables", "person"),
+    [
+        ("ada@x.org", {}, "Ada <ada@x.org>"),
+        ("ada@x.org", {"GIT_COMMITTER_NAME": "Kim"}, "Kim <ada@x.org>"),
+        ("", {}, None),
+    ],
+)
+def test_person_is_the_one_who_commits(
+    work: Path, monkeypatch: pytest.MonkeyPatch, email: str, variables: dict[str, str], person: str | None
+) -> None:
+    for key in ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(key, raising=False)
+    for key, value in variables.items():
+        monkeypatch.setenv(key, value)
+    run("config", "user.name", "Ada", cwd=work)
+    run("config", "user.email", email, cwd=work)
+
+    committer = find_person(work, 5)
+
+    assert (committer and f"{committer.name} <{committer.email}>") == person
