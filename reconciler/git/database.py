@@ -263,9 +263,7 @@ class Database(History):
     def _at(self, commit_or_tree: Oid, path: str) -> Any:
         try:
             root = self._tree(commit_or_tree)
-            if root is None or not path:
-                return root
-            return root[path] if path in root else None
+            return root[path] if root is not None and path else root
         except NO_OBJECT:
             return None
 

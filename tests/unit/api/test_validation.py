@@ -82,6 +82,20 @@ def test_missing_field_has_a_hint() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("true", "Write it without quotes."),
+        ("ture", "Did you mean true?"),
+        ("maybe", "Write true or false."),
+    ],
+)
+def test_text_where_a_boolean_belongs_has_the_next_step(text: str, hint: str) -> None:
+    (fault,) = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"deployment": text}})
+
+    assert (fault.path, fault.hint) == (("spec", "deployment"), hint)
+
+
 @pytest.mark.parametrize("data", [None, 1, "a", [], {"kind": 1}, {1: 2}])
 def test_no_data_raises(data: object) -> None:
     assert isinstance(parse_model(PackageVariant, data), tuple)

@@ -33,6 +33,15 @@ def test_api_of_a_repository_follows_from_its_address(api: ScriptedApi, name: st
     assert [*Azure(api.transport(), name).issues()] == []
 
 
+def test_address_at_the_service_begins_with_an_organization(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.forge.api.azure._CLOUD", "127.0.0.1")
+    api.answers["GET", "/acme/fleet/_apis/git/repositories/fleet"] = Answer(200, {"defaultBranch": "main"})
+
+    assert not Azure(api.transport(), "acme/_git/fleet").is_empty()
+
+
 def test_api_of_ssh_addresses_is_that_of_the_service() -> None:
     assert default_api("ssh.dev.azure.com") == default_api("dev.azure.com") == "https://dev.azure.com"
     assert default_api("acme.visualstudio.com") == "https://acme.visualstudio.com"

@@ -205,6 +205,7 @@ MUTATED = 'Mutated field value to "{}"'
     no new field without a value | by-path: data.new, put-comment: c | k: x | = | no matches
     a comment of a list | by-path: l, put-comment: "kpt-set: ${l}" | .l: ; .- a | .l: # kpt-set: ${l} ; .- a
     a value is none of a list | by-path: l, put-value: z | .l: ; .- a | = | no matches
+    a comment for nothing | put-comment: c | k: x ; .l: ; .- a | = | no matches
     an empty list has no values | by-value: x, put-value: z | k: x ; .l: [] | k: z ; .l: []
     a file | by-value: x, by-file-path: "*.yaml", put-value: z | k: x | k: z
     another file | by-value: x, by-file-path: sub/*.yaml, put-value: z | k: x | = | no matches

@@ -335,6 +335,8 @@ def test_invalid_input_changes_nothing(data: bytes) -> None:
         obj("a", kind=GroupKind("example.com", "../Cluster")),
         obj("a", kind=GroupKind("../..", "Cluster")),
         obj("a", "_cluster"),
+        obj("a", "A_b"),
+        obj("a", kind=GroupKind("X.io", "K")),
     ],
 )
 def test_names_of_objects_stay_inside_the_directory(one: dict[str, Any]) -> None:

@@ -67,6 +67,7 @@ def test_what_is_no_range_is_refused_with_how_to_write_one() -> None:
     ("urls", "url"),
     [
         (["web.tgz", "other.tgz"], f"{SITE}/web.tgz"),
+        (["web.tgz#of-the-shop"], f"{SITE}/web.tgz"),
         (["/files/web.tgz"], "https://charts.example.com/files/web.tgz"),
         (["https://cdn.example.com/web.tgz"], "https://cdn.example.com/web.tgz"),
     ],
