@@ -172,9 +172,7 @@ def read_emptied(mirror: Mirror, mains: Collection[Oid], policy: Policy) -> Iter
         if named is None or named.lifecycle not in {Lifecycle.DRAFT, Lifecycle.PROPOSED}:
             continue
         tip = mirror.find_commit(oid)
-        if tip is None or find_package(mirror, tip.tree, named.path) is not None:
-            continue
-        if oid in hidden():
+        if tip is None or find_package(mirror, tip.tree, named.path) is not None or oid in hidden():
             continue
         base = mirror.merge_base_with(hidden(), oid)
         ours, _ = split_by_author(map(mirror.commit, mirror.walk(oid, hidden())), policy.commits)

@@ -17,6 +17,7 @@ from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.control import OpenControl
 from reconciler.read.governance import (
     CONFIG_VARIABLE,
+    SharedReads,
     address_check,
     is_allowed,
     policy_governor,
@@ -255,3 +256,14 @@ def test_unmerged_commit_is_governed_by_the_tip_and_reads_no_new_hosts(repo: Rep
     addresses = ("https://merged.example",) if readable else ()
     assert options.govern(Policy(instance="demo", addresses=("https://evil.example",))).addresses == addresses
     assert options.check(view_of("https://evil.example/a")) is not None
+
+
+def test_both_sides_of_a_change_read_once_what_depends_on_equal_values() -> None:
+    reads, read = SharedReads(), []
+
+    def ask(name: str, question: object) -> int:
+        return reads.get(name, question, lambda: read.append((name, question)) or len(read))
+
+    assert [ask("state", {"tip": "a"}), ask("state", {"tip": "a"})] == [1, 1]
+    assert [ask("forges", {"tip": "a"}), ask("state", {"tip": "b"}), ask("forges", {"tip": "a"})] == [2, 3, 2]
+    assert ask("state", None) == ask("state", None) == 4
