@@ -62,6 +62,12 @@ def test_values_of_a_chart_name_their_file_their_field_and_their_writer() -> Non
     ]
 
 
+def test_chart_of_a_sub_package_names_its_files_below_it() -> None:
+    files = {f"sub/{path}": file for path, file in side("1").items()}
+
+    assert {value.file for value in chart_values(files, files)} == {"sub/chart.yaml", "sub/v.yaml"}
+
+
 def test_files_that_the_package_does_not_have_are_those_of_its_upstream() -> None:
     upstream = side("1")
     of_upstream = list(chart_values(upstream, upstream))
