@@ -55,3 +55,25 @@ def test_what_is_skipped_has_its_reason_where_the_lock_states_it(reason: str, li
     lines = lock_lines(LockUpdate(scopes=(replace(scope, after=after),)))
 
     assert f"    skipped: metrics.io of carvel:web.io@install/prod/shop{line}" in list(lines)
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "sure", "excuse"),
+    [
+        ((), True, "is no longer published"),
+        (("dev",), True, "cannot be found while some files cannot be read"),
+        (("other",), True, "is no longer published"),
+        ((), False, "cannot be found while some files cannot be read"),
+    ],
+)
+def test_version_that_is_gone_may_be_in_what_could_not_be_read(
+    incomplete: tuple[str, ...], excuse: str, *, sure: bool
+) -> None:
+    needs_net = provider("a", "v1.0.0", "Configuration")
+    needs_net += crossplane("a", "v1.0.0", "[{provider: x.io/net, version: '>=v1.0.0'}]")
+    there, gone = (replace(world_of(text), cluster="dev") for text in (needs_net + NET, needs_net))
+    locks = read_locks(update_locks(FleetInputs((there,)), FleetLocks()).files)
+
+    decision = update_locks(FleetInputs((gone,), incomplete=frozenset(incomplete)), locks, sure=sure)
+
+    assert any(excuse in line for line in lock_lines(decision))
