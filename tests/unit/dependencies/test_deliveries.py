@@ -69,6 +69,41 @@ def test_shared_bundle_that_has_its_input_from_one_parent_has_it_for_the_next() 
     assert redis["parameters"] == {"req": "x"}
 
 
+def shared_bundle(*requests: str) -> str:
+    parents = zip("ac", requests, strict=True)
+    text = "".join(installation(n, n) + bundle(n, "1.0.0", SHARED.replace("MORE", m)) for n, m in parents)
+    return text + REDIS
+
+
+def shared_package(*lines: str) -> str:
+    parents = zip("ac", lines, strict=True)
+    text = "".join(install(n, f"{n}.io", "", line) + package(f"{n}.io", "1.0.0", DB) for n, line in parents)
+    return text + package("db.io", "1.0.0")
+
+
+DB = needs("db.io")
+NAMED = "dependencies: {values: [{refName: db.io, secretRef: {name: NAME}}]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        (shared_bundle(", parameters: {req: x}", ", parameters: {req: y}"), "parameter req"),
+        (shared_bundle(", parameters: {req: x}", ", parameters: {req: x}"), ""),
+        (shared_bundle(", parameters: {req: x}", ""), ""),
+        (shared_package("serviceAccountName: x", "serviceAccountName: y"), "serviceAccountName"),
+        (shared_package("serviceAccountName: x", "serviceAccountName: x"), ""),
+        (shared_package(NAMED, NAMED.replace("NAME", "OTHER")), "values"),
+    ],
+)
+def test_what_parents_give_differently_is_that_of_the_first(text: str, setting: str) -> None:
+    cluster = Cluster()
+    cluster.decided(text)
+
+    message = f"gets a different {setting} from each parent: that of"
+    assert [message in warning.message for warning in cluster.warnings] == ([True] if setting else [])
+
+
 def test_credentials_that_are_missing_are_given_by_a_set() -> None:
     cluster = Cluster()
     needs_it = bundle("mysql", "1.0.0", more="credentials: [{name: kubeconfig}]")
