@@ -17,6 +17,7 @@ from reconciler.git.commits import CommitData
 from reconciler.git.repository import Mirror
 from reconciler.git.signing import CommitSigning
 from reconciler.git.trees import RawEntry, parse_tree
+from reconciler.names.filled import identities
 from reconciler.names.ids import Oid
 from reconciler.names.objects import (
     File,
@@ -62,11 +63,13 @@ class Pack:
 
         Raises: NamesError if no tree may hold them.
         """
-        root, trees = directory_objects(files, before)
-        for file in files.values():
-            self._add("blob", file.oid, file.data, is_new=is_new)
+        named = identities(files)
+        root, trees = directory_objects(named, before)
+        for path, file in named.items():
+            if self._lacks(file.oid, is_new=is_new):
+                self._records[file.oid] = pack_record("blob", files[path].data)
         # A tree with a blob that the repository lacks is new, too: looking for what is missing is slow.
-        is_new = any(file.oid in self._records for file in files.values())
+        is_new = any(file.oid in self._records for file in named.values())
         for oid, data in trees.items():
             self._add("tree", oid, data, is_new=is_new and oid == root)
         return root
@@ -109,13 +112,14 @@ class Pack:
 
     def _add(self, kind: str, oid: Oid, data: bytes, *, is_new: bool = False) -> Oid:
         """Add an object by its id, unless the pack or the repository has it already."""
-        if oid in self._records or oid in self._present:
-            return oid
-        if not is_new and self._mirror.is_published(oid):
-            self._present.add(oid)
-            return oid
-        self._records[oid] = pack_record(kind, data)
+        if self._lacks(oid, is_new=is_new):
+            self._records[oid] = pack_record(kind, data)
         return oid
+
+    def _lacks(self, oid: Oid, *, is_new: bool) -> bool:
+        if oid not in self._records and not is_new and self._mirror.is_published(oid):
+            self._present.add(oid)
+        return oid not in self._records and oid not in self._present
 
     def patch_tree(self, root_tree: Oid | None, path: str, files: Files | None) -> Oid:
         """Replace one directory of a tree (None: remove it) and return the new root's id.
