@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.apply.links import NO_LINKS, Links, UpstreamLog
 from reconciler.base import effects
@@ -63,7 +64,8 @@ def merge_results(results: Iterable[Result]) -> Result:
         {package: why for result in reversed(every) for package, why in result.unfinished.items()},
         frozenset(code for result in every for code in result.exits),
         sum(result.remaining for result in every),
-        {head: pull for result in every for head, pull in result.opened.items()},
+        # Their bodies would stay in memory to the end of the run, and nothing reads them.
+        {head: replace(pull, body="") for result in every for head, pull in result.opened.items()},
     )
 
 
