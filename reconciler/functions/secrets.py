@@ -243,7 +243,7 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _LAST_DIGITS: Final = str.maketrans("-_", "+/")
 _NO_KEY: Final = r"""(?!["']?[ \t]*:(?:\s|\Z))"""
 _CONSTANTS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none"})
-_FOUND: Final[dict[frozenset[Oid], "SecretValues"]] = {}
+_FOUND: Final[dict[frozenset[tuple[Oid, str]], "SecretValues"]] = {}
 _MOST_FOUND: Final = 256
 
 
@@ -303,16 +303,18 @@ def values_in_secrets(*sides: Files, own_values: OwnValues = _NO_VALUES) -> Secr
     without objects, such as the values of a chart. One is secret if it is in a Secret, also in a larger
     text there, or encoded; or if its field has the name of a secret. Names of resources are not.
     """
-    places = {file.oid: (side, path) for side in sides for path, file in identities(side).items()}
-    secrets = [oid for oid, (side, path) in places.items() if _decide_at(oid, side, path, own_values)]
+    # What a file is for depends on its path, too: a copy under another name may be no input.
+    places = {(file.oid, path): side for side in sides for path, file in identities(side).items()}
+    by_oid = {oid: (side, path) for (oid, path), side in places.items()}
+    secrets = [oid for oid, (side, path) in by_oid.items() if _decide_at(oid, side, path, own_values)]
     if not secrets:
         return NO_SECRET_VALUES
     key = frozenset(places)
     if key not in _FOUND:
         if len(_FOUND) == _MOST_FOUND:
             _FOUND.clear()
-        files = {oid: (path, side[path]) for oid, (side, path) in places.items()}
-        _FOUND[key] = _find_values([files[oid][1] for oid in secrets], files.values())
+        files = [(path, side[path]) for (_, path), side in places.items()]
+        _FOUND[key] = _find_values([by_oid[oid][0][by_oid[oid][1]] for oid in secrets], files)
     return _FOUND[key]
 
 

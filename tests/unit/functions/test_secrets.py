@@ -264,7 +264,10 @@ def test_inputs_of_functions_are_where_functions_and_charts_read_them(path: str,
     kptfile = {"Kptfile": "pipeline: {mutators: [{image: a, configPath: ./fn/setters.yaml}]}\n"}
     files = package(f"stringData: {{a: 'https://kim:{VALUE}@h'}}", "a: b", **{**kptfile, path: text})
 
-    assert values_in_secrets(files).text(f"a: {VALUE}") == "a: ***"
+    copies = dict.fromkeys(("0.txt", "zz.txt"), files[path])  # which no function reads
+
+    for sides in ([{**files, **copies}], [files], [{**copies, **files}], [files, copies]):
+        assert values_in_secrets(*sides).text(f"a: {VALUE}") == "a: ***"
     assert hides_field([files], "other.yaml", "spec.a", None, f"x {VALUE}")
     assert not hides_field([files], "other.yaml", "spec.a", None, "x")
     assert hides_field([files], "other.yaml", "metadata.annotations.checksum/secret", "x")
