@@ -100,7 +100,12 @@ def environment(cwd: Path) -> dict[str, str]:
     return {**given, "XDG_CACHE_HOME": str(cwd.parent / "xdg")}
 
 
-_MAIN = "from reconciler.cli.main import entrypoint; entrypoint()"
+_MAIN = """\
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background inherit that it is ignored
+from reconciler.cli.main import entrypoint
+entrypoint()
+"""
 _BLIND = """\
 from reconciler.git import local, repository, working_copy
 def opens(path, *_):
