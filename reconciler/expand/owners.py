@@ -346,9 +346,10 @@ class _Set:
         path = ("spec", "upstream")
         upstream = self.spec.upstream
         if view is not None and view.problem is not None:
-            reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
+            reason, hint = Reason(view.problem.reason), view.problem.hint
             return Finding((*path, "repo"), view.unread_message, reason, hint, repository=view.key)
-        hint = "Register the repository in the namespace of the set."
+        key = ObjectName(self.pvs.key.namespace, (upstream and upstream.repo) or "")
+        hint = self.inventory.unregistered_hint(key, "Register the repository in the namespace of the set.")
         message = describe_missing(upstream) if upstream else ""
         if view is not None and upstream is not None:
             there, hint = existing_upstreams(upstream, view, self.inventory.repositories.values())

@@ -322,6 +322,11 @@ class RepositoryView(Struct, frozen=True):
         """Why the repository could not be read; empty if it could."""
         return f"Repository {self.key} could not be read: {self.problem.message}" if self.problem else ""
 
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether it cannot be read now; any other problem is one of its manifest, or a bug of ours."""
+        return self.problem is not None and self.problem.reason == Reason.REPOSITORY_UNAVAILABLE
+
     def require_read(self) -> None:
         """Raise why the repository was not read.
 
@@ -331,10 +336,10 @@ class RepositoryView(Struct, frozen=True):
         """
         if self.problem is None:
             return
-        if self.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
-            raise UnavailableError(self.unread_message, hint=self.problem.hint)
-        where = self.problem.location
-        raise ConfigurationError(self.unread_message, location=where, hint=self.problem.hint)
+        where, hint = self.problem.location, self.problem.hint
+        if self.is_unreachable:
+            raise UnavailableError(f"{where}: {self.unread_message}", hint=hint)
+        raise ConfigurationError(self.unread_message, location=where, hint=hint)
 
     def full_path(self, package: str) -> str:
         """Return the path from the repository's root of a package of this view."""

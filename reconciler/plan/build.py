@@ -90,16 +90,14 @@ def find_unread(inventory: Inventory) -> Mapping[Problem, OnUnavailable]:
     """Return why each repository that could not be read was not, sorted, and whether that is a failure."""
     unread = {p: OnUnavailable.FAIL for p in inventory.problems if p.reason == Reason.REPOSITORY_UNAVAILABLE}
     for view in inventory.repositories.values():
-        if view.problem and view.problem.reason == Reason.REPOSITORY_UNAVAILABLE:
+        if view.problem and view.is_unreachable:
             unread[view.problem] = view.unavailable
     return dict(sorted(unread.items()))
 
 
 def is_unavailable(view: RepositoryView) -> bool:
     """Tell whether a repository could not be read, and that is a failure of the run."""
-    problem = view.problem
-    is_unread = problem is not None and problem.reason == Reason.REPOSITORY_UNAVAILABLE
-    return is_unread and view.unavailable is OnUnavailable.FAIL
+    return view.is_unreachable and view.unavailable is OnUnavailable.FAIL
 
 
 def _problem(view: RepositoryView, problem: Problem, count: int) -> Problem:

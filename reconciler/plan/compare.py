@@ -364,6 +364,8 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
     changes = side.plan.changes if side.plan else ()
     blamed = {problem.owner for problem in side.problems}
     context = side.plan.context if side.plan else None
+    # What a repository that was not read stalls is counted in the problem of the repository.
+    blamed |= context.resolution.stalled if context is not None else set()
     is_problem = context is not None and context.inventory.policy.admission.refused is OnRefused.PROBLEM
     # The conditions of all variants are made at once, and most fleets have no injection point to fill.
     rendered = context.rendered.variants.values() if context is not None else ()

@@ -339,8 +339,8 @@ def _unread(
         since=last.since
         if last and is_same
         else context.inventory.now or context.inventory.control.commit.time,
-        reason=str(Reason.REPOSITORY_UNAVAILABLE),
-        message=_UNREAD,
+        reason=view.problem.reason if view.problem else "",
+        message=view.unread_message,
         waits_for=WaitsFor.MANIFEST,
     )
 

@@ -77,7 +77,7 @@ def find_repository(
         return variant.problem_at(Reason.REPOSITORY_NOT_FOUND, message, hint, *at)
     if view.problem is None:
         return view
-    reason = Reason.REPOSITORY_UNAVAILABLE
+    reason = Reason(view.problem.reason)
     problem = variant.problem_at(reason, view.unread_message, view.problem.hint, *at)
     return replace(problem, repository=view.key)
 

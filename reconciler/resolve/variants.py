@@ -260,8 +260,9 @@ def _unregistered(
     same = (v for v in inventory.repositories.values() if url in source_names(v))
     view = next((candidate for candidate in same if candidate.key.namespace == namespace), None)
     if view is not None and view.problem is not None:
-        reason, hint = Reason.REPOSITORY_UNAVAILABLE, view.problem.hint
-        return _problem(variant, entry, reason, f"{entry.directory}: {view.unread_message}", hint)
+        message, reason = f"{entry.directory}: {view.unread_message}", Reason(view.problem.reason)
+        problem = _problem(variant, entry, reason, message, view.problem.hint)
+        return replace(problem, repository=view.key)
     message = f"{entry.directory} is from {upstream.repo}, which is no registered repository"
     hint = f"Register it as a Repository object in namespace {namespace}."
     return _problem(variant, entry, Reason.REPOSITORY_NOT_FOUND, message, hint)

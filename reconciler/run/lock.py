@@ -20,7 +20,7 @@ from reconciler.git.working_copy import WorkingCopy, find_working_copy
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.standing import Standing
 from reconciler.names.problems import Problem
-from reconciler.plan.build import find_unread
+from reconciler.plan.build import find_unread, with_unread_repositories
 from reconciler.plan.changes import Outcome, PinChange, UpstreamPinChange
 from reconciler.plan.proposals import (
     ComputedLock,
@@ -125,7 +125,7 @@ def decide_lock(
     resolve_options = resolve_options._replace(upgrade=resolve_options.upgrade - released)
     fleet = resolve_inputs(inputs, resolve_options)
     problems = {*inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
-    problems -= set(fleet.locks.problems)
+    problems = {*with_unread_repositories(problems - {*fleet.locks.problems}, inventory)}
     chosen = tuple(_chosen(variants, inventory, replace(request, follow=request.follow | released)))
     result = LockResult(
         LockUpdate() if request else fleet.wanted_locks,

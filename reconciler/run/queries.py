@@ -22,7 +22,7 @@ from reconciler.inventory.standing import Standing
 from reconciler.names.ids import GroupKind, ObjectName, Oid, PackageKey
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
-from reconciler.plan.build import find_unread
+from reconciler.plan.build import find_unread, with_unread_repositories
 from reconciler.plan.changes import Change, Op, Outcome, Plan
 from reconciler.plan.chart_values import changed_values, with_templates
 from reconciler.plan.impact import ImpactReader
@@ -267,6 +267,7 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
     needs = Needs({url: frozenset(oids) for url, oids in trees.items()})
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
     problems = {*inputs.inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
+    problems = {*with_unread_repositories(problems, inputs.inventory)}
     kinds = needed_kinds(inputs.inventory, injected, contents, _needed_ecosystems(fleet.clusters.worlds))
     return NeededKinds(
         tuple(sorted({*kinds, *_deciding_kinds(inputs.inventory)})),

@@ -352,6 +352,36 @@ def test_users_of_an_invalid_repository_are_sent_to_its_manifest(copy: Copy, nam
     assert not [p["hint"] for p in users if "Register it" in p["hint"]]
 
 
+COMMANDS = ("plan", "status", "status default/logs", "lock --check", "snapshot kinds")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "explain blueprints/web", "approve blueprints/web"])
+@pytest.mark.parametrize(
+    ("edit", "reason", "code"),
+    [
+        (("../blueprints", "../gone"), "RepositoryUnavailable", Exit.UNAVAILABLE),
+        (("  git:", "  type: oci\n  git:"), "InvalidManifest", Exit.INVALID_INPUT),
+    ],
+    ids=["unreachable", "wrong"],
+)
+def test_users_of_an_unread_repository_stall_for_its_reason(
+    copy: Copy, edit: tuple[str, str], reason: str, code: Exit, command: str
+) -> None:
+    text = CONTROL["manifests/repositories.yaml"]
+    world = copy({"manifests/repositories.yaml": text.replace(*edit, 1)})
+
+    asked = world.run(*command.split(), *(["--output", "json"] if command.startswith("status") else []))
+
+    output, others = asked.out + asked.err, {"RepositoryUnavailable", "InvalidManifest"} - {reason}
+    assert asked.code == code, output
+    assert not [other for other in others if other in output]
+    if command.startswith("status"):
+        assert f'"reason": "{reason}"' in output
+    else:
+        assert "manifests/repositories.yaml:" in output
+        assert not [path for path in ("manifests/web.yaml:", "manifests/logs.yaml:") if path in output]
+
+
 def test_an_empty_snapshot_deletes_nothing(copy: Copy) -> None:
     _, planned = plan(copy({"snapshot/clusters.yaml": None, "snapshot/snapshot.yaml": None}))
 

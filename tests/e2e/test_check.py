@@ -97,6 +97,20 @@ def test_only_new_problems_fail(root: Path) -> None:
     assert check(root, "--strict").code == 3
 
 
+def test_a_wrong_repository_is_one_problem_however_many_need_it(root: Path) -> None:
+    one, other = (variant(edge, "new").replace("blueprints", "odd") for edge in ("edge-1", "edge-2"))
+    wrong: dict[str, str | None] = {manifest("edge-1", "new"): one}
+    wrong["manifests/repositories/odd.yaml"] = repository("odd").replace("type: git", "type: oci")
+    control = propose(root, wrong)
+    before = check(root)
+    control.commit(wrong)
+    propose(root, {manifest("edge-2", "new"): other}, "more")
+    after = run(root, "check", "--control", "control.git", "--head", "more")
+
+    assert (before.code, before.last) == (3, "Problems: 1 new")
+    assert (after.code, after.last) == (0, "Problems: 1 there before")
+
+
 def test_a_stalled_set_or_variant_deletes_nothing(root: Path) -> None:
     run(root, "apply", "--control", "control.git")
     propose(root, {manifest("edge-1", "web"): BROKEN})

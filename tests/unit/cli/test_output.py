@@ -85,7 +85,7 @@ def test_name_in_a_repository_that_was_not_read_is_no_misspelling(name: str) -> 
     require_readable(inventory, ["other/edge", "edge-2#1"])
     require_readable(world(views=(EDGE,)), [name])
     with pytest.raises(
-        UnavailableError, match=r"^Repository default/edge could not be read: No host$"
+        UnavailableError, match=r"^a\.yaml:3: Repository default/edge could not be read: No host$"
     ) as raised:
         require_readable(inventory, ["x", name])
     assert raised.value.hint == "Wait."

@@ -244,6 +244,8 @@ FIRST = ("spec", "targets", 0)
 UNREAD = Problem(
     Location("repositories.yaml", 3), Reason.REPOSITORY_UNAVAILABLE, "Connection refused", "Wait"
 )
+REFUSED = Problem(Location("repositories.yaml", 3), Reason.REPOSITORY_REFUSED, "Two addresses", "Correct it")
+STALLED = frozenset({repository("gone").owner})
 UNSERVED = 'no matches for kind "Cluster" in version "example.dev/v1"'
 IMPORT = "import one with `reconciler snapshot import"
 SERVE = (
@@ -269,6 +271,14 @@ STALLS = [
         views=(replace(blueprints(), packages={}, problem=UNREAD),)), "UnexpectedError",
         Reason.REPOSITORY_UNAVAILABLE, "Repository default/blueprints could not be read: Connection refused",
         ("spec", "upstream", "repo"), "Wait"),
+    Stall("the upstream repository is refused and cannot be read", single_set(EDGE,
+        views=(replace(blueprints(), packages={}, problem=REFUSED),)), "UnexpectedError",
+        Reason.REPOSITORY_REFUSED, "Repository default/blueprints could not be read: Two addresses",
+        ("spec", "upstream", "repo"), "Correct it"),
+    Stall("the manifest of the upstream repository is wrong", replace(
+        followed({"repo": "gone", "package": "app", "revision": 1}), stalled=STALLED), "UpstreamNotFound",
+        Reason.UPSTREAM_NOT_FOUND, "could not find upstream package revision 'app/1' in repo 'gone'",
+        ("spec", "upstream"), "Correct the manifest of Repository default/gone."),
     Stall("there is no snapshot", single_set(select(BY_NAME)), "NoMatchingTargets",
         Reason.NO_MATCHING_TARGETS, UNSERVED, (*FIRST, "objectSelector"),
         f"There is no snapshot in : {IMPORT} --kinds Cluster.example.dev`."),

@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Source
+from reconciler.inventory.inventory import Inventory, Source
 from reconciler.names.problems import Problem
 from reconciler.resolve.resolution import SubpackagePin
 from reconciler.resolve.upstreams import index_sources
@@ -51,13 +51,13 @@ def of(repository: str, commit: str = "") -> KptfileHeader:
 
 
 def pins(
-    world: ModelWorld, text: str, *trees: Mapping[str, KptfileHeader]
+    world: ModelWorld, text: str, *trees: Mapping[str, KptfileHeader], inventory: Inventory | None = None
 ) -> tuple[SubpackagePin, ...] | Problem:
     """Return what the text of the annotation means for a package with these sub-packages, tree by tree."""
     source = Source(Location("web.yaml"), 0, Marks())
     variant = a_desired_variant(key=WEB, source=source, annotations={SUBPACKAGE_REVISIONS: text})
     oids = [oid(f"e{number}") for number in range(len(trees))]
-    inventory = replace(world.inventory(), subpackages=dict(zip(oids, trees, strict=True)))
+    inventory = replace(inventory or world.inventory(), subpackages=dict(zip(oids, trees, strict=True)))
     return pin_subpackages(variant, [None, *oids, oid("f")], inventory, index_sources(inventory))
 
 
@@ -100,16 +100,28 @@ def test_revision_that_cannot_be_set_is_a_problem_of_its_entry(
     assert pins(world, text, OWN) == Problem(Location("web.yaml", 7, offset), reason, told, hint, subject)
 
 
-def test_upstream_of_a_subpackage_must_be_registered_and_read(world: ModelWorld) -> None:
-    view = next(each for each in world.inventory().repositories.values() if each.key.name == "down")
+@pytest.mark.parametrize("reason", [Reason.REPOSITORY_UNAVAILABLE, Reason.REPOSITORY_REFUSED])
+def test_upstream_of_a_subpackage_must_be_read(world: ModelWorld, reason: Reason) -> None:
+    inventory = world.inventory()
+    view = next(each for each in inventory.repositories.values() if each.key.name == "down")
     assert view.problem
-    down, gone, empty = (pins(world, "db: v1", sub) for sub in ({"db": of("down")}, {"db": of("gone")}, {}))
+    view = replace(view, problem=replace(view.problem, reason=reason))
+    inventory = replace(inventory, repositories={**inventory.repositories, view.key: view})
 
-    assert isinstance(down, Problem)
+    problem = pins(world, "db: v1", {"db": of("down")}, inventory=inventory)
+
+    assert isinstance(problem, Problem)
+    assert view.problem
+    assert (problem.reason, problem.hint) == (reason, view.problem.hint)
+    assert problem.message == f"{SUBPACKAGE_REVISIONS}: db: {view.unread_message}"
+    assert problem.repository == view.key
+
+
+def test_upstream_of_a_subpackage_must_be_registered(world: ModelWorld) -> None:
+    gone, empty = (pins(world, "db: v1", sub) for sub in ({"db": of("gone")}, {}))
+
     assert isinstance(gone, Problem)
     assert isinstance(empty, Problem)
-    assert (down.reason, down.hint) == (Reason.REPOSITORY_UNAVAILABLE, view.problem.hint)
-    assert down.message == f"{SUBPACKAGE_REVISIONS}: db: {view.unread_message}"
     assert gone.reason is Reason.REPOSITORY_NOT_FOUND
     assert gone.message.endswith("db is from https://git.example/gone.git, which is no registered repository")
     assert gone.hint == "Register it as a Repository object in namespace default."
