@@ -87,7 +87,12 @@ class Reason(StrEnum):
     BRANCH_NOT_FOUND = "BranchNotFound"
     CHECKOUT_OUTDATED = (
         "CheckoutOutdated",
-        Facts(phase=Phase.HELD_BACK, waits_for="a run from the tip", step_of=WaitsFor.NEXT_RUN),
+        Facts(
+            phase=Phase.HELD_BACK,
+            decided=False,
+            waits_for="a run from the tip",
+            step_of=WaitsFor.NEXT_RUN,
+        ),
     )
     CONTENT_CHANGED = "ContentChanged", Facts(described=True)
     CONTEXT_NOT_INJECTED = "ContextNotInjected"

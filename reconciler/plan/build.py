@@ -59,7 +59,14 @@ from reconciler.plan.impact import ImpactReader, all_losses
 from reconciler.plan.loss_reader import LossReader
 from reconciler.plan.path_conflicts import find_blocked_refs, index_neighbours
 from reconciler.plan.proposals import LockPlan, plan_lock
-from reconciler.plan.records import applied_commit, leaving_records, plan_locks, plan_records, record_owners
+from reconciler.plan.records import (
+    applied_commit,
+    is_decided,
+    leaving_records,
+    plan_locks,
+    plan_records,
+    record_owners,
+)
 from reconciler.plan.requests import plan_requests, postpone_requests
 from reconciler.plan.status import plan_conditions, plan_status, status_owners
 from reconciler.policy import CommitPolicy, OnUnavailable
@@ -218,10 +225,10 @@ def _known_rollouts(context: PlanContext) -> Iterator[Rollout]:
 
 def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str]:
     """Yield a sentence about each variant that only gets other labels: the plan has no row for it."""
-    with_rows = {change.variant for change in changes if change.pending}
-    for resolved in context.resolution.variants:
-        record = context.inventory.records.get(resolved.variant.key)
-        if record is None or resolved.variant.key in with_rows:
+    for change in changes:
+        resolved = context.resolved.get(change.variant) if change.variant else None
+        record = context.inventory.records.get(change.variant) if change.variant else None
+        if change.pending or record is None or not is_decided(resolved, change):
             continue
         for field in ("labels", "annotations"):
             now, before = getattr(resolved.variant.spec, field) or {}, record.spec.get(field) or {}

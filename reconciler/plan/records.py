@@ -58,7 +58,7 @@ def plan_records(
     records = dict(context.inventory.records)
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
-        if _is_decided(resolved, change):
+        if is_decided(resolved, change):
             records[resolved.variant.key] = _record(resolved, change, context)
         elif resolved is not None and change.reason is Reason.HELD_BACK and change.conflicts:
             # What is not in a commit yet is asked all the same: an edit may answer it.
@@ -95,7 +95,7 @@ def plan_locks(context: PlanContext, changes: Collection[Change]) -> dict[str, b
     recorded = set(context.inventory.records)
     for change in changes:
         resolved = context.resolved.get(change.variant) if change.variant else None
-        if _is_decided(resolved, change):
+        if is_decided(resolved, change):
             recorded.add(resolved.variant.key)
             locks[resolved.variant.key] = _lock(resolved, context)
     recorded.difference_update(leaving_records(context, changes))
@@ -109,7 +109,7 @@ def plan_locks(context: PlanContext, changes: Collection[Change]) -> dict[str, b
     return files
 
 
-def _is_decided(resolved: ResolvedVariant | None, change: Change) -> TypeGuard[ResolvedVariant]:
+def is_decided(resolved: ResolvedVariant | None, change: Change) -> TypeGuard[ResolvedVariant]:
     """Tell whether a change decides what is recorded of its variant anew."""
     is_decided = change.op is not Op.BLOCK and change.reason.facts.decided
     return is_decided and resolved is not None and resolved.downstream == change.package

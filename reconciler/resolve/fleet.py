@@ -115,7 +115,10 @@ def resolve_fleet(
     if is_unused and not any(record.requested_by for record in inventory.records.values()):
         return ResolvedFleet(desired, with_releases(resolution, inventory, desired), defects=defects)
     locks = wanted_locks = _update_locks(inventory, dependencies, clusters, options)
-    if inventory.policy.suspend:
+    if inventory.control.standing.is_outdated:
+        # Newer commits may have decided otherwise: what is locked is decided at the tip.
+        locks = wanted_locks = updates.effective_locks(wanted_locks, strict=True)
+    elif inventory.policy.suspend:
         locks = updates.effective_locks(wanted_locks, strict=True)
     elif inventory.reviewed is not None:
         # A reviewed lock takes effect when its pull request is merged, so this run uses the present one.

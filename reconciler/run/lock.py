@@ -135,6 +135,8 @@ def decide_lock(
         is_empty=not fleet.clusters.worlds and not any(is_floating(upstream_data(v)) for v in variants),
         invalid=tuple(sorted(p for p in problems if p.reason != Reason.REPOSITORY_UNAVAILABLE)),
     )
+    if inventory.control.standing.is_outdated:
+        return result  # pins are decided at the tip
     present = inventory.reviewed
     if request:
         pins = tuple(pin_changes(chosen, present.pins if present else inventory.locks))

@@ -16,8 +16,9 @@ from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, published, variant, write_world
-from tests.support.world import Said, World, git, refs
+from tests.support.world import Said, World, build_world, git, refs
 
+WORLDS = Path(__file__).parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
 WEB = manifest("edge-1", "web")
 SET = """\
@@ -221,6 +222,49 @@ def run_plainly(*arguments: str) -> Said:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = invoke([*arguments])
     return Said(code, out.getvalue(), err.getvalue())
+
+
+FLOATING = variant("edge-1", "web").replace("revision: 1", "branch: main")
+NEWER = {
+    "another name": FLOATING.replace("name: web-edge-1", "name: renamed"),
+    "another upstream": FLOATING.replace("branch: main", "revision: 1"),
+    "other labels": f"{FLOATING}  labels: {{team: b}}\n",
+}
+"""What a newer commit makes of the floating variant."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEWER)
+def test_outdated_checkout_announces_nothing_that_newer_commits_decided(world: World, name: str) -> None:
+    commit(world, {WEB: FLOATING})
+    assert world.run("apply").code == 0
+    behind = clone(world)
+    commit(world, {WEB: NEWER[name]})
+    world.publish()
+
+    planned, locked = behind.run("plan", "--detailed-exitcode"), behind.run("lock", "--check")
+
+    assert (planned.code, locked.code) == (Exit.DONE, Exit.DONE), planned.out + locked.out
+    assert not [word for word in ("pin:", "gets other labels") if word in planned.out]
+    assert "edge-1/web  CheckoutOutdated" in planned.out
+    assert "No pin changed" in locked.out
+
+
+@pytest.mark.slow
+def test_outdated_checkout_keeps_what_newer_commits_locked(tmp_path: Path) -> None:
+    source = WORLDS / "70-crossplane-delivery"
+    world = build_world(source, tmp_path / "w")
+    world.publish()
+    behind = clone(world)
+    world.lay(source / "steps/net-1.6")
+    assert "v1.5.0 -> v1.6.0" in world.run("lock", "--upgrade", "x.example.com/acme/net").out
+    world.publish()
+
+    planned, locked = behind.run("plan", "--detailed-exitcode"), behind.run("lock", "--check")
+
+    assert (planned.code, locked.code) == (Exit.DONE, Exit.DONE), planned.out + locked.out
+    assert "Nothing to do: " in planned.out
+    assert "1 cluster, 0 changed, 0 dependency pins changed" in locked.out
 
 
 # Unmerged commits
