@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from reconciler.base.errors import ReconcilerError
 from reconciler.functions.secrets import MASK
 from reconciler.git.repository import Mirror, Mirrors
+from reconciler.git.trees import PackageRefusedError
 from reconciler.names.ids import Oid
-from reconciler.names.objects import File
+from reconciler.names.objects import File, Files
 from reconciler.names.refs import HEADS
 from reconciler.plan.changes import Change, UpstreamCommits
 from reconciler.policy import ForgeKind, ForgeRule, Limits, find_rule
@@ -151,7 +152,7 @@ class UpstreamLog:
     """Reads the commits that changed a package between two revisions; the targets of one run share it."""
 
     def __init__(self, mirrors: Mirrors) -> None:
-        self._mirrors = mirrors
+        self.mirrors = mirrors
         self._read: dict[UpstreamCommits, tuple[UpstreamChange, ...]] = {}
 
     def changes(self, upstream: UpstreamCommits | None) -> tuple[UpstreamChange, ...]:
@@ -160,10 +161,24 @@ class UpstreamLog:
             return ()
         if upstream not in self._read:
             try:
-                self._read[upstream] = tuple(_changes(self._mirrors.open(upstream.remote), upstream))
+                self._read[upstream] = tuple(_changes(self.mirrors.open(upstream.remote), upstream))
             except ReconcilerError:  # the text does without
                 self._read[upstream] = ()
         return self._read[upstream]
+
+
+def unmade_files(mirrors: Mirrors, change: Change) -> Files:
+    """Return the upstream package of a draft that functions did not make yet, as they wait or failed. Total.
+
+    Its Secrets have values that the draft has in other files alone.
+    """
+    upstream = change.request.upstream if change.request and (change.conflicts or change.failed) else None
+    with suppress(ReconcilerError, PackageRefusedError):
+        if upstream is not None:
+            mirror = mirrors.open(upstream.remote)
+            tree = mirror.subtree(Oid(upstream.after), upstream.path)
+            return mirror.files(tree, Limits()) if tree else {}
+    return {}
 
 
 def local_origins(mirror: Mirror, base: str, change: Change) -> Mapping[str, UpstreamChange]:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.apply.links import known_bases, local_origins
+from reconciler.apply.links import known_bases, local_origins, unmade_files
 from reconciler.apply.outcome import EffectKind, Result, Target, failed_result, merge_results
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.effects import StoppedError
@@ -65,8 +65,10 @@ class PullRequestTexts:
         files, described, links, upstream = {}, [], {}, {}
         for member in members:
             before, after = _sides(target, member, pull)
+            unmade = unmade_files(target.log.mirrors, member) if target.log else {}
             with _COMPARING:
-                files[member.package] = target.differences.changes(before, after, member.own_names)
+                differences = target.differences.changes(before, after, member.own_names, unmade)
+                files[member.package] = differences
             links[member.package] = dict(target.links.of(member, target.mirror, pull.base))
             commits = member.request.upstream if member.request else None
             upstream[member.package] = target.log.changes(commits) if target.log else ()

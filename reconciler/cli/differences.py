@@ -161,7 +161,12 @@ def _lines(
         what = "in review" if change.op == "keep" else change.op
         text = "; ".join(filter(None, (f"{what} {names_text(group, planned.names)}", about)))
         patch = package_patch(
-            change.package.path, sides.before, sides.after, name=planned.names.of(change), paint=printer.paint
+            change.package.path,
+            sides.before,
+            sides.after,
+            name=planned.names.of(change),
+            paint=printer.paint,
+            values=sides.secrets,
         )
         body = [f"# not read: {terminal(sides.unread)}"] if sides.unread else list(patch)
         if body:

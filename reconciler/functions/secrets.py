@@ -232,8 +232,10 @@ _CONFIG: Final = re.compile(rb"""configPath["']?\s*:\s*["']?(?:\./)?([^\s"'#,}]+
 _KIND_LINE: Final = re.compile(rb"""(?m)^["' {]*kind["']?\s*:""")
 _NAME: Final = re.compile(r"""(?m)^[\s-]*["']?name(?:space)?["']?\s*:\s*["']?([^\s"'#]+)""")
 _SECRET_FIELD: Final = re.compile(
-    r"(?i)(?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|private|access|secret)[-_.]?key)$"
+    r"(?i)(?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|private|access|secret)[-_.]?key)(?:\[\d+\])?$"
 )
+_SETTERS: Final = re.compile(r"""(?m)^(.*?)["']?\s+#\s*kpt-set:(.*)$""")
+_SETTER: Final = re.compile(r"\$\{([^}]*)\}")
 _CHECKSUM_FIELD: Final = re.compile(r"(?i)(?:checksum|hash)[^.\[\]]*\]?$")
 _CHECKSUM_LINE: Final = re.compile(
     r"""(?im)(^[-+ ]?\s*["']?[\w./-]*(?:checksum|hash)[\w./-]*["']?\s*:\s*["']?)[0-9a-f]{32,128}\b"""
@@ -301,7 +303,9 @@ def values_in_secrets(*sides: Files, own_values: OwnValues = _NO_VALUES) -> Secr
 
     Inputs are in a Kptfile, in the configuration of a function, in what is marked as local, and in files
     without objects, such as the values of a chart. One is secret if it is in a Secret, also in a larger
-    text there, or encoded; or if its field has the name of a secret. Names of resources are not.
+    text there, or encoded; or if its field has the name of a secret, or of a setter that a Secret names.
+    Names of resources are not. A field that is secret on one side is so on all: the functions that write it
+    into the Secret may not have run there.
     """
     # What a file is for depends on its path, too: a copy under another name may be no input.
     places = {(file.oid, path): side for side in sides for path, file in identities(side).items()}
@@ -328,33 +332,60 @@ def hides_field(sides: Collection[Files], path: str, field: str, *values: str | 
     return is_checksum or secrets.hides_file(*files) or any(secrets.value(value) != value for value in values)
 
 
-def _find_values(secrets: Iterable[File], files: Collection[tuple[str, File]]) -> SecretValues:
+def _find_values(secrets: Collection[File], files: Collection[tuple[str, File]]) -> SecretValues:
     plain = {text for file in secrets for text in _plain_values(file)}
     in_secrets = "\0".join(form for text in plain for form in _decoded(text, 2))
     configs = tuple(
         name for path, file in files if path.endswith(KPTFILE) for name in _CONFIG.findall(file.data)
     )
-    values_by_file = [(file, list(_inputs(path, file, configs))) for path, file in files]
-    inputs = {text for _, values in values_by_file for _, text in values}
+    values_by_file = [(path, file, list(_inputs(path, file, configs))) for path, file in files]
+    values = [(path, field, text) for path, _, of_file in values_by_file for field, text in of_file]
+    names = [name for _, file in files for name in _names(file)]
+    in_names = "\0".join(names)
+
+    def is_whole(text: str) -> bool:
+        return text in in_secrets if len(text) >= _SHORTEST else text in plain
+
+    secret_fields = {
+        (path, field)
+        for path, field, text in values
+        if text not in in_names and any(map(is_whole, _lines(text)))
+    }
+    setters = {name for file in secrets for name in _setters(file, plain)}
+    for path, field, text in values:
+        if (path, field) in secret_fields or not setters.isdisjoint(_field_names(field)):
+            plain.add(text)
+    inputs = {text for *_, text in values}
     in_inputs = "\0".join(inputs)
     hidden = {line for text in plain for line in _lines(text)}
     hidden |= {word for line in hidden for word in _passwords(line) if word in in_inputs}
-    for _, values in values_by_file:
-        for field, text in values:
-            is_secret = _SECRET_FIELD.search(field) is not None
-            hidden.update(part for part in _lines(text) if is_secret or part in in_secrets)
-    names = [name for _, file in files for name in _names(file)] if hidden else []
-    in_names = "\0".join(names)
+    for _, field, text in values:
+        is_secret = _SECRET_FIELD.search(field) is not None
+        hidden.update(part for part in _lines(text) if is_secret or part in in_secrets)
     long = {text for text in hidden if len(text) >= _SHORTEST and text not in in_names}
     short = (text for text in hidden & plain & inputs if len(text) < _SHORTEST and text not in names)
     unclear = (
         file.oid
-        for file, values in values_by_file
-        if any(part in long and not _is_found(part, file) for _, text in values for part in _lines(text))
+        for _, file, of_file in values_by_file
+        if any(part in long and not _is_found(part, file) for _, text in of_file for part in _lines(text))
     )
     forms = {form for text in long for form in _forms(text)}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
     return SecretValues(tuple(longest_first), _pattern_of_whole(short), frozenset(unclear), has_secret=True)
+
+
+def _setters(file: File, plain: Collection[str]) -> Iterator[str]:
+    """Yield the setters of the values of Secrets in a file, and not those of the names beside them."""
+    for line, pattern in _SETTERS.findall(file.data.decode(errors="replace")):
+        ends = (line.endswith((f" {text}", f'"{text}', f"'{text}")) for text in plain)
+        if line.endswith(":") or any(ends):
+            yield from _SETTER.findall(pattern)
+
+
+def _field_names(field: str) -> Iterator[str]:
+    """Yield the ends of a path: a name may have dots."""
+    parts = field.split(".")
+    yield from (".".join(parts[start:]) for start in range(len(parts)))
 
 
 def _plain_values(file: File) -> Iterator[str]:
@@ -401,12 +432,13 @@ def _inputs(path: str, file: File, configs: tuple[bytes, ...]) -> Iterator[tuple
 
 
 def _scalars(field: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the scalars of a value with their paths, which mappings in a list, such as functions, share."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _scalars(str(key), part)
+            yield from _scalars(f"{field}.{key}" if field else str(key), part)
     elif isinstance(value, list):
-        for part in value:
-            yield from _scalars(field, part)
+        for number, part in enumerate(value):
+            yield from _scalars(field if isinstance(part, Mapping) else f"{field}[{number}]", part)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
         yield field, str(value)
 

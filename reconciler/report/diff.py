@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from difflib import unified_diff
 from functools import cache
 from stat import S_IFMT
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from reconciler.api.kptfile import KPTFILE
@@ -47,15 +48,18 @@ class DifferenceReader:
         self._changes: dict[object, FileChange] = {}
         self._lines: dict[object, int | None] = {}
 
-    def changes(self, before: Files, after: Files, own_names: Iterable[str] = ()) -> tuple[FileChange, ...]:
+    def changes(
+        self, before: Files, after: Files, own_names: Iterable[str] = (), unmade: Files = MappingProxyType({})
+    ) -> tuple[FileChange, ...]:
         """Return the changed files, with a difference where both sides have the file.
 
         Sorted by path, a Kptfile last, because it repeats the revision. Total. Secrets and binary files
-        have no difference. `own_names` are as in `ImpactReader`; they change nothing.
+        have no difference, and what is in Secrets of `unmade` is masked, too. `own_names` are as in
+        `ImpactReader`; they change nothing.
         """
         own_values = OwnValues.of(own_names)
         # Of new and removed files nothing is shown, and many packages have no others.
-        values = cache(lambda: values_in_secrets(before, after, own_values=own_values))
+        values = cache(lambda: values_in_secrets(before, after, unmade, own_values=own_values))
         changes: list[FileChange] = []
         room = MOST_TEXT
         for path in sorted(changed_paths(before, after), key=lambda path: (path == KPTFILE, path)):

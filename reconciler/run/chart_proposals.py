@@ -220,7 +220,7 @@ def _difference(revision: PackageRevision, view: RepositoryView, planned: Planne
     firsts = [alike[0] for alike in equal_differences(changes)]
     for sides in read_sides(firsts, planned.plan, planned.inputs):
         change = sides.change
-        files[change.package] = reader.changes(sides.before, sides.after, change.own_names)
+        files[change.package] = reader.changes(sides.before, sides.after, change.own_names, sides.unmade)
     failures = tuple(str(p.message) for p in planned.plan.problems if p.owner in owners)
     return FleetDifference(changes, files, len(packages), failures, planned.names)
 

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from reconciler.apply.links import unmade_files
 from reconciler.base.reasons import Reason
+from reconciler.functions.secrets import SecretValues, values_in_secrets
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, Op, Plan, WriteRemoval
@@ -14,12 +16,21 @@ from reconciler.run.plan import RunInputs
 
 
 class PackageSides(Struct, frozen=True):
-    """A package on main and after its change; `unread` is the reason if one of them cannot be read."""
+    """A package on main and after its change; `unread` is the reason if one of them cannot be read.
+
+    `unmade` are the files of its upstream where its functions wait or failed, for Secrets in them.
+    """
 
     change: Change
     before: Files = field(default_factory=dict)
     after: Files = field(default_factory=dict)
     unread: str = ""
+    unmade: Files = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> SecretValues:
+        """The values that no output may have."""
+        return values_in_secrets(self.before, self.after, self.unmade)
 
 
 def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iterator[PackageSides]:
@@ -40,6 +51,7 @@ def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iter
             contents.files.get(before, {}) if before else {},
             contents.files.get(after, {}) if after else written,
             unread,
+            unmade_files(inputs.mirrors, change),
         )
 
 

@@ -11,7 +11,7 @@ from reconciler.api.kptfile import KPTFILE
 from reconciler.apply.links import find_web, known_bases, local_origins
 from reconciler.base.reasons import Phase
 from reconciler.base.text import date_text, join_texts, plural, time_text
-from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues, values_in_secrets
+from reconciler.functions.secrets import NO_SECRET_VALUES, SecretValues
 from reconciler.inventory.inventory import RepositoryRole
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import Files
@@ -334,7 +334,7 @@ class _Writer:
 
     def _files(self, name: str, sides: PackageSides) -> Iterator[FileDiff]:
         before, after = sides.before, sides.after
-        values = values_in_secrets(before, after)
+        values = sides.secrets
         # A Kptfile is last, as in pull requests: it repeats the revision.
         for path in sorted(before.keys() | after.keys(), key=lambda path: (path == KPTFILE, path)):
             if before.get(path) == after.get(path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import invoke
-from tests.support.git import Repo
+from tests.support.git import Repo, kptfile
 from tests.support.samples import sample
 from tests.support.small_world import manifest, variant, write_world
 from tests.support.world import World, git, refs, restored
@@ -188,6 +188,53 @@ def test_no_output_of_a_conflict_has_a_value_of_a_secret(world: World, policy: s
     values = {(note["path"], note["chosen" if "chosen" in note else "upstream"]) for note in notes}
     assert ("list.yaml", "***") in values
     assert ("seen.yaml", "ours" if policy == "local" else "after") in values
+
+
+SETTERS = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: setters, annotations: {config.kubernetes.io/local-config: "true"}}
+data: {NAME: VALUE}
+"""
+MARKED = PLAIN.replace("token: {v}", "token: {v} # kpt-set: ${{NAME}}\n  url: https://{u}")
+IMAGE = "ghcr.io/kptdev/krm-functions-catalog/apply-setters:v0.2.2"
+
+
+@pytest.mark.parametrize("of", ["package", "another setter", "variant"])
+def test_no_output_has_what_functions_that_wait_write_into_a_secret(tmp_path: Path, of: str) -> None:
+    write_world(tmp_path / "w", (EDGE,))
+    world = World(tmp_path / "w")
+
+    def propose(revision: int, value: str, name: str = "cred") -> None:
+        with world.edit("blueprints", f"v{revision}") as copy:
+            in_package = "placeholder" if of == "variant" else value
+            text = MARKED.replace("NAME", name).replace("image: {v}", "image: x")
+            (copy / "web/secret.yaml").write_text(text.format(v=in_package, u=f"v{revision}.example.com"))
+            if of != "variant":
+                (copy / "web/setters.yaml").write_text(
+                    SETTERS.replace("NAME", name).replace("VALUE", in_package)
+                )
+                pipeline = f"pipeline: {{mutators: [{{image: {IMAGE}, configPath: setters.yaml}}]}}\n"
+                (copy / "web/Kptfile").write_text(f"{kptfile('web')}{pipeline}")
+        Repo(world.root / "blueprints.git").tag(f"web/v{revision}")
+        mutators = f"  pipeline: {{mutators: [{{image: {IMAGE}, configMap: {{{name}: {value}}}}}]}}\n"
+        with world.edit("control", f"web v{revision}") as copy:
+            text = variant(EDGE, "web", revision=revision)
+            (copy / manifest(EDGE, "web")).write_text(text + mutators * (of == "variant"))
+
+    propose(3, OLD)
+    world.publish()
+    with world.edit(EDGE, "Mine") as copy:
+        path = copy / "web/secret.yaml"
+        text = path.read_text().replace("v3.example.com", "mine.example.com")
+        path.write_text(text.replace(f"token: {OLD}", f"token: {OUR}") if of == "another setter" else text)
+    propose(4, NEW, "secondary" if of == "another setter" else "cred")
+
+    before = leaking(world)
+    assert world.run("apply", "--quiet").code == 7
+
+    records = {"refs/heads/reconciler/fleet/state"} if of == "variant" else set()  # of what its manifest has
+    assert (before.keys(), leaking(world).keys()) == (records, records)
 
 
 def test_edit_that_makes_a_secret_of_a_draft_is_not_shown(world: World) -> None:

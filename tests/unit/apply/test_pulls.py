@@ -257,9 +257,9 @@ def sides_of(own: Target, change: Change, pull: PullRequest) -> tuple[Files, Fil
     """Return the package before and after a pull request, as its text compares them."""
     seen: list[tuple[Files, Files]] = []
 
-    def changes(before: Files, after: Files, names: Any) -> Any:
+    def changes(before: Files, after: Files, *others: Any) -> Any:
         seen.append((before, after))
-        return own.differences.changes(before, after, names)
+        return own.differences.changes(before, after, *others)
 
     recording = replace(own, differences=cast("Any", SimpleNamespace(changes=changes)))
     PullRequestTexts([change]).wanted(recording, change, replace(pull, title="T", body=""))

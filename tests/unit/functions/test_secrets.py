@@ -237,6 +237,33 @@ def test_value_that_stands_in_a_secret_is_hidden_in_texts(
     assert values_in_secrets({"pod.yaml": File.of((POD % VALUE).encode())}).text(text) == text
 
 
+MARKED = "stringData:\n  a: old-placeholder # kpt-set: ${a}\n"
+
+
+@pytest.mark.parametrize(
+    ("secret", "inputs", "text", "shown"),
+    [
+        (f"stringData: {{a: {VALUE}}}", (f"a: {VALUE}", "a: what-it-gets"), "a: what-it-gets", "a: ***"),
+        (f"stringData: {{a: 'x={VALUE}'}}", (f"a: {VALUE}", "a: pw2"), "a: pw2", "a: ***"),
+        (f"stringData: {{a: {VALUE}}}", (f"b: [x, {VALUE}]", "b: [one-value, another-one]"),
+            "- one-value\n- another-one", "- one-value\n- ***"),
+        (f"stringData: {{a: {VALUE}}}", (f"b: {VALUE}", "a: another-value"), "a: another-value",
+            "a: another-value"),
+        (MARKED, ("b: x", "a: what-it-becomes"), "a: what-it-becomes", "a: ***"),
+        (MARKED.replace("old-placeholder", '""'), ("b: x", "a: what-it-becomes"), "what-it-becomes", "***"),
+        (f"{MARKED}  b: x\nimmutable: false # kpt-set: ${{b}}", ("b: y", "b: other-value"), "b: other-value",
+            "b: other-value"),
+        ("stringData: {a: web-pod}", ("a: web-pod", "a: another-pod"), "a: another-pod", "a: another-pod"),
+    ],
+)  # fmt: skip
+def test_input_that_functions_write_into_a_secret_is_hidden_before_they_run(
+    secret: str, inputs: tuple[str, str], text: str, shown: str
+) -> None:
+    old, new = (package(secret, chart, **{"pod.yaml": POD % "x"}) for chart in inputs)
+
+    assert values_in_secrets(old, new).text(text) == shown
+
+
 def test_value_of_yaml_is_hidden_with_what_is_in_it() -> None:
     values = values_in_secrets(package(f"stringData: {{a: {VALUE}, b: pw1}}", f"a: [{VALUE}, pw1]"))
 
