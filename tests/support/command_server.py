@@ -144,11 +144,20 @@ def _start(code: Path) -> str:
 
 
 def _serve(path: str) -> None:
+    from pydantic import BaseModel
+
     import reconciler
+
+    def build(model: type[BaseModel]) -> None:
+        """Make the validators that a process makes at their first use: two fifths of the time of a plan."""
+        for each in model.__subclasses__():
+            each.model_rebuild()
+            build(each)
 
     for module in pkgutil.walk_packages(reconciler.__path__, "reconciler."):
         if not module.name.endswith("__main__"):
             import_module(module.name)
+    build(BaseModel)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
