@@ -45,16 +45,26 @@ for path, text in {{**crds, **files}}.items():
 """
 
 
-@pytest.fixture(scope="module", params=["library", "executable"])
-def runtimes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    mapped = {}
-    if request.param == "executable":
-        helm = tmp_path_factory.mktemp("bin") / "helm"
-        helm.write_text(_HELM.format(python=sys.executable, path=sys.path))
-        helm.chmod(0o755)
-        mapped = {"helm": str(helm)}
-    with open_runtimes(FunctionPolicy(exec=mapped, timeout_s=60)) as opened:
+@pytest.fixture(scope="module")
+def runtimes() -> Iterator[Any]:
+    """The library as the engine."""
+    with open_runtimes(FunctionPolicy(timeout_s=60)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The program as the engine: only its arguments and its output differ, so few tests need it."""
+    helm = tmp_path_factory.mktemp("bin") / "helm"
+    helm.write_text(_HELM.format(python=sys.executable, path=sys.path))
+    helm.chmod(0o755)
+    with open_runtimes(FunctionPolicy(exec={"helm": str(helm)}, timeout_s=60)) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["runtimes", "program"], ids=["library", "executable"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
 
 
 def made(result: PipelineResult, before: Files) -> dict[str, str]:
@@ -63,16 +73,16 @@ def made(result: PipelineResult, before: Files) -> dict[str, str]:
     return {path: file.data.decode() for path, file in result.files.items() if path not in before}
 
 
-def test_resources_are_files_with_the_text_of_their_template(runtimes: Sequence[FunctionRuntime]) -> None:
+def test_resources_are_files_with_the_text_of_their_template(engine: Sequence[FunctionRuntime]) -> None:
     files = package(chart(deployment=DEPLOYMENT), config(values={"valuesInline": {"replicas": 3}}))
 
-    result = run_pipeline(files, runtimes)
+    result = run_pipeline(files, engine)
 
     assert made(result, files) == {
         "deployment_web.yaml": "# Source: web/templates/deployment.yaml\n"
         + DEPLOYMENT.replace("{{ .Release.Name }}", "web").replace("{{ .Values.replicas }}", "3")
     }
-    assert dict(run_pipeline(result.files, runtimes).files) == dict(result.files)
+    assert dict(run_pipeline(result.files, engine).files) == dict(result.files)
 
 
 class Rendered(NamedTuple):
@@ -114,10 +124,10 @@ RENDERED = [
 
 
 @pytest.mark.parametrize("case", RENDERED, ids=lambda case: case.reason)
-def test_what_templates_see(case: Rendered, runtimes: Sequence[FunctionRuntime]) -> None:
+def test_what_templates_see(case: Rendered, engine: Sequence[FunctionRuntime]) -> None:
     files = package({**chart(a=ONE_LINE % case.line), **(case.files or {})}, config(**case.options))
 
-    (text,) = made(run_pipeline(files, runtimes), files).values()
+    (text,) = made(run_pipeline(files, engine), files).values()
 
     assert f'got: "{case.want}"' in text
 
@@ -295,10 +305,30 @@ def test_what_is_refused(case: Refused, runtimes: Sequence[FunctionRuntime]) -> 
     assert result.files is files
 
 
-def test_known_apis_answer_the_question_of_a_chart(runtimes: Sequence[FunctionRuntime]) -> None:
+OF_THE_ENGINE = {
+    "APIs that nobody tells",
+    "a resource twice with other content",
+    "a template that fails",
+    "no YAML",
+    "random values",
+    "values of another type than the chart's schema",
+}
+"""Cases that are refused by what the engine says or gives, not before it runs."""
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in REFUSED if case.reason in OF_THE_ENGINE], ids=lambda case: case.reason
+)
+def test_answers_of_the_program_are_refused_alike(case: Refused, program: Sequence[FunctionRuntime]) -> None:
+    result = run_pipeline(package(case.files, case.configuration), program)
+
+    assert case.want in result.error
+
+
+def test_known_apis_answer_the_question_of_a_chart(engine: Sequence[FunctionRuntime]) -> None:
     files = package(chart(a=MONITOR, b=DEPLOYMENT), config(apiVersions=[], kubeVersion="v1.31.0"))
 
-    assert list(made(run_pipeline(files, runtimes), files)) == ["deployment_web.yaml"]
+    assert list(made(run_pipeline(files, engine), files)) == ["deployment_web.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +355,7 @@ def test_what_all_or_no_clusters_serve_is_no_question(
     assert made_by in (result.error or "".join(made(result, files)))
 
 
-def test_archive_is_rendered_as_its_directory(runtimes: Sequence[FunctionRuntime]) -> None:
+def test_archive_is_rendered_as_its_directory(engine: Sequence[FunctionRuntime]) -> None:
     plain = package(chart(deployment=DEPLOYMENT))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -337,10 +367,10 @@ def test_archive_is_rendered_as_its_directory(runtimes: Sequence[FunctionRuntime
     files = {path: file for path, file in plain.items() if not path.startswith("charts/")}
     files["charts/web-1.0.0.tgz"] = File.of(packed.getvalue())
 
-    assert made(run_pipeline(files, runtimes), files) == made(run_pipeline(plain, runtimes), plain)
+    assert made(run_pipeline(files, engine), files) == made(run_pipeline(plain, engine), plain)
 
 
-def test_tests_hooks_and_crds_are_as_the_options_say(runtimes: Sequence[FunctionRuntime]) -> None:
+def test_tests_hooks_and_crds_are_as_the_options_say(engine: Sequence[FunctionRuntime]) -> None:
     pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {0}\n  annotations:\n    helm.sh/hook: {0}\n"
     crd = (
         "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n"
@@ -350,19 +380,19 @@ def test_tests_hooks_and_crds_are_as_the_options_say(runtimes: Sequence[Function
 
     def paths(**options: bool) -> set[str]:
         files = package(charts, config(**options))
-        return set(made(run_pipeline(files, runtimes), files))
+        return set(made(run_pipeline(files, engine), files))
 
     assert paths() == {"pod_test.yaml", "pod_pre-install.yaml"}
     assert paths(skipTests=True) == {"pod_pre-install.yaml"}
     assert paths(includeCRDs=True) - paths() == {"customresourcedefinition_x.example.com.yaml"}
 
 
-def test_separator_with_a_comment_right_behind_it_separates(runtimes: Sequence[FunctionRuntime]) -> None:
+def test_separator_with_a_comment_right_behind_it_separates(engine: Sequence[FunctionRuntime]) -> None:
     another = DEPLOYMENT.replace("Release.Name", "Chart.Version")
     glued = f"{DEPLOYMENT}---\n{{{{- if true -}}}}\n# Another\n{another}{{{{ end }}}}\n"
     files = package(chart(deployment=glued))
 
-    added = made(run_pipeline(files, runtimes), files)
+    added = made(run_pipeline(files, engine), files)
 
     assert set(added) == {"deployment_web.yaml", "deployment_1.0.0.yaml"}
     assert "\n# Another\napiVersion" in added["deployment_1.0.0.yaml"]
@@ -388,10 +418,10 @@ def test_schema_elsewhere_is_not_fetched(address: str, runtimes: Sequence[Functi
 BY_TEMPLATE = config().replace("annotations:\n", "annotations:\n    reconciler.dev/chart-files: templates\n")
 
 
-def test_files_may_be_named_by_their_templates(runtimes: Sequence[FunctionRuntime]) -> None:
+def test_files_may_be_named_by_their_templates(engine: Sequence[FunctionRuntime]) -> None:
     files = package(chart(all=f"{DEPLOYMENT}---\n{DEPLOYMENT.replace('Name }}', 'Name }}-b')}"), BY_TEMPLATE)
 
-    (text,) = [made(run_pipeline(files, runtimes), files)["all.yaml"]]
+    (text,) = [made(run_pipeline(files, engine), files)["all.yaml"]]
 
     assert text.count("kind: Deployment") == 2
 
