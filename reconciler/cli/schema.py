@@ -3,6 +3,7 @@
 import ast
 import inspect
 import textwrap
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -47,6 +48,7 @@ def _field_docstrings(cls: type[Any]) -> dict[str, str]:
     return {name: text for base in ours for name, text in _own_docstrings(base).items()}
 
 
+@cache  # several schemas have one class
 def _own_docstrings(cls: type[Any]) -> dict[str, str]:
     annotations = get_type_hints(cls, include_extras=True)
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body

@@ -5,7 +5,6 @@ import json
 import re
 import sys
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pygit2
@@ -15,7 +14,6 @@ from click.testing import CliRunner
 from reconciler.api.porch import PackageVariantSet, Repository
 from reconciler.api.validation import parse_model
 from reconciler.cli.init import init
-from reconciler.cli.schema import manifest_schema
 from reconciler.krm.yaml import load_documents
 from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, Policy
 from reconciler.read.configuration import parse_configuration
@@ -33,14 +31,6 @@ FOLDERS = {
     "manifests/repositories.yaml": "../",
     "manifests/package-variant-sets.yaml": "../",
 }
-
-
-cached_schema = cache(manifest_schema)
-
-
-@pytest.fixture(autouse=True)
-def _schemas_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reconciler.cli.schema.manifest_schema", cached_schema)
 
 
 def run(*arguments: str, answers: str = "") -> str:
