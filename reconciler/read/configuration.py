@@ -250,8 +250,8 @@ def _overridden(value: object, environment: Mapping[str, str]) -> object:
     if not any(name.startswith(PREFIX) for name in environment):
         return value
     spec = dict(value.get("spec", {}))
-    for path in variable_paths():
-        text = environment.get(variable_name(path))
+    for path, variable in _variables():
+        text = environment.get(variable)
         if text is not None and path != ("instance",):
             _lay(spec, path, text)
     return {**value, "spec": spec}
@@ -292,6 +292,11 @@ _IN_GIT_ONLY = (
 def variable_paths() -> tuple[tuple[str, ...], ...]:
     """Return the paths of the settings that a variable overrides."""
     return tuple(path for path in setting_paths(Policy) if path not in _IN_GIT_ONLY)
+
+
+@cache
+def _variables() -> tuple[tuple[tuple[str, ...], str], ...]:
+    return tuple((path, variable_name(path)) for path in variable_paths())
 
 
 @cache
