@@ -66,6 +66,10 @@ def pytest_configure(config: pytest.Config) -> None:
             tempfile.tempdir = None
         home = tempfile.mkdtemp(prefix="home-")
         config.add_cleanup(partial(shutil.rmtree, home, ignore_errors=True))
+        # No repository lives so long that it needs to be repacked, and each push would look whether it does.
+        Path(home, ".gitconfig").write_text(
+            "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n", encoding="utf-8"
+        )
         os.environ |= {"HOME": home, "LANG": "C.UTF-8", "GIT_CONFIG_NOSYSTEM": "1"}
         os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
         descriptor, os.environ[VARIABLE] = tempfile.mkstemp(prefix="test-notes-")
