@@ -85,7 +85,7 @@ def found(stage: str, number: int, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_breaks_in_one_unit_leaves_all_others_as_without_it(stage: str) -> None:
-    assert found(stage, number=2, seed=1) == []
+    assert found(stage, number=1, seed=1) == []
 
 
 @pytest.mark.slow
