@@ -59,12 +59,12 @@ LEAVES = dict(leaves())
 EVERY = dict(commands())
 
 
-@pytest.mark.parametrize("name", LEAVES)
-def test_every_command_has_the_common_options(name: str) -> None:
-    names = set(dict(options(LEAVES[name])))
+def test_every_command_has_the_common_options() -> None:
+    names = {name: set(dict(options(command))) for name, command in LEAVES.items()}
 
-    assert names >= EVERYWHERE
-    assert ("--verbose" in names) == ("--cache-dir" in names), "what reads repositories tells about it"
+    assert [name for name, own in names.items() if not own >= EVERYWHERE] == []
+    silent = [name for name, own in names.items() if ("--verbose" in own) != ("--cache-dir" in own)]
+    assert silent == [], "what reads repositories tells about it"
 
 
 def test_an_option_has_one_type_in_all_commands() -> None:
@@ -103,32 +103,34 @@ def test_no_option_is_hidden_or_without_help() -> None:
     assert bare == []
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_the_help_of_every_command_has_an_example_of_it(name: str) -> None:
-    help_text = EVERY[name].help or ""
-    _, *examples = re.split(r"^ *(?:Examples?|Try it|Example, .*):$", help_text, flags=re.MULTILINE)
+def test_the_help_of_every_command_has_an_example_of_it() -> None:
+    def has_example(name: str) -> bool:
+        help_text = EVERY[name].help or ""
+        _, *examples = re.split(r"^ *(?:Examples?|Try it|Example, .*):$", help_text, flags=re.MULTILINE)
+        return any(f"reconciler {name}" in text for text in examples)
 
-    assert [text for text in examples if f"reconciler {name}" in text] != []
+    assert [name for name in EVERY if not has_example(name)] == []
 
 
-@pytest.mark.parametrize("name", sorted(LEAVES.keys() - WITHOUT_JSON.keys()))
-def test_every_command_prints_json_with_a_schema(name: str) -> None:
-    form = dict(options(LEAVES[name]))["-o"]
+def test_every_command_prints_json_with_a_schema() -> None:
+    names = sorted(LEAVES.keys() - WITHOUT_JSON.keys())
+    assert names
+    for name in names:
+        form = dict(options(LEAVES[name]))["-o"]
 
-    assert isinstance(form.type, click.Choice)
-    assert "json" in form.type.choices
-    assert form.default in form.type.choices
-    kinds = [kind for kind, printing in OUTPUTS.items() if name in printing]
-    assert len(kinds) == (name != "schema")  # the schema of a schema is JSON Schema's own
+        assert isinstance(form.type, click.Choice), name
+        assert "json" in form.type.choices, name
+        assert form.default in form.type.choices, name
+        kinds = [kind for kind, printing in OUTPUTS.items() if name in printing]
+        assert len(kinds) == (name != "schema"), name  # the schema of a schema is JSON Schema's own
 
 
 def test_no_output_has_the_name_of_a_manifest() -> None:
     assert {*NAMES}.isdisjoint(OUTPUTS)
 
 
-@pytest.mark.parametrize("name", WITHOUT_JSON)
-def test_commands_without_json_have_no_output_option(name: str) -> None:
-    assert "-o" not in dict(options(LEAVES[name]))
+def test_commands_without_json_have_no_output_option() -> None:
+    assert [name for name in WITHOUT_JSON if "-o" in dict(options(LEAVES[name]))] == []
 
 
 @pytest.mark.parametrize(
@@ -176,17 +178,18 @@ def deleted_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("deleted_directory")
-@pytest.mark.parametrize("name", LEAVES)
-def test_deleted_directory_is_bad_usage(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    required = ["x" for each in LEAVES[name].params if isinstance(each, click.Argument) and each.required]
+def test_deleted_directory_is_bad_usage(capfd: pytest.CaptureFixture[str]) -> None:
+    for name, command in LEAVES.items():
+        required = ["x" for each in command.params if isinstance(each, click.Argument) and each.required]
 
-    assert invoke([*name.split(), *required]) == Exit.USAGE
+        assert invoke([*name.split(), *required]) == Exit.USAGE, name
 
-    errors = capfd.readouterr().err
-    if errors.startswith("error: "):  # click's own errors about arguments start with the usage
-        assert errors == (
-            "error: The current directory was deleted\nhint: Go to a directory that exists, then run again.\n"
-        )
+        errors = capfd.readouterr().err
+        if errors.startswith("error: "):  # click's own errors about arguments start with the usage
+            assert errors == (
+                "error: The current directory was deleted\n"
+                "hint: Go to a directory that exists, then run again.\n"
+            ), name
 
 
 @pytest.mark.usefixtures("deleted_directory")
