@@ -46,6 +46,14 @@ def test_arrows_of_the_architecture_point_down_the_layers() -> None:
             assert height[first] > height[second], f"{first} --> {second}"
 
 
+def test_expressions_of_modules_are_compiled_at_their_first_use() -> None:
+    texts = {path.name: path.read_text() for path in MODULES if path.name != "helm_worker.py"}
+
+    assert [
+        name for name, text in texts.items() if re.search(r"^\w.* = re\.compile\(", text, re.MULTILINE)
+    ] == []
+
+
 def test_every_adr_fits_one_page() -> None:
     paths = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
     assert paths

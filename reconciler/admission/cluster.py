@@ -1,6 +1,5 @@
 """One cluster as judgements see it: its snapshot, and the definitions that packages on main bring."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -11,6 +10,7 @@ from reconciler.admission.defaults import field as value_at
 from reconciler.admission.defaults import items, with_defaults
 from reconciler.admission.immutable import Version
 from reconciler.admission.structural import Structural, schemas_of
+from reconciler.base.lazy import regex
 from reconciler.inventory.snapshot import ALL_NAMESPACES, Snapshot, defined_kind
 from reconciler.names.ids import GroupKind
 
@@ -41,7 +41,7 @@ BUILT_IN: Final = frozenset(
     }
 )
 """Groups of Kubernetes itself: their kinds have no definition."""
-_NUMBER: Final = re.compile(r"v?(\d+)\.(\d+)")
+_NUMBER: Final = regex(r"v?(\d+)\.(\d+)")
 
 
 class Definition(Struct, frozen=True, dict=True):  # it keeps its schemas

@@ -5,7 +5,6 @@ Only a validation that is plainly false refuses. What cannot be evaluated, or ma
 Source: apiserver pkg/admission/plugin/policy/validating; pkg/admission/plugin/policy/matching.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
@@ -14,13 +13,14 @@ from reconciler.admission.cluster import NAME_LABEL, NAMESPACE, POLICY, UNASKED,
 from reconciler.admission.defaults import TEMPLATES, field, items
 from reconciler.admission.immutable import Fault
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
+from reconciler.base.lazy import regex
 from reconciler.cel.check import Failure
 from reconciler.cel.kubernetes import POLICY as VARIABLES
 from reconciler.cel.kubernetes import Expressions, expressions_of
 from reconciler.names.ids import GroupKind
 
 Object = Mapping[str, Any]
-_VARIABLE: Final = re.compile(r"\bvariables\.([A-Za-z_]\w*)")
+_VARIABLE: Final = regex(r"\bvariables\.([A-Za-z_]\w*)")
 
 
 class Review(NamedTuple):

@@ -14,6 +14,7 @@ import orjson
 
 from reconciler.admission.defaults import field, items
 from reconciler.admission.immutable import Fault
+from reconciler.base.lazy import regex
 from reconciler.cel.check import Failure
 from reconciler.cel.kubernetes import (
     RULE,
@@ -48,7 +49,7 @@ _RESERVED: Final = frozenset(
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IDENTIFIER: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from reconciler.base.lazy import regex
+
 
 class ApiModel(BaseModel):
     """Base of every manifest model: immutable, camelCase on disk, unknown fields refused.
@@ -28,8 +30,8 @@ class ApiModel(BaseModel):
 
 
 _CHARACTERS = "letters, digits, '-', '_' and '.', and a letter or digit at both ends"
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_PREFIX = re.compile(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/")
+_LABEL_NAME = regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_PREFIX = regex(r"(?=.{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/")
 
 
 def key_error(key: str) -> str:

@@ -1,13 +1,13 @@
 """Translate PackageVariantSets of v1alpha1, which no Porch serves any more, to v1alpha2."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.api.porch import PACKAGE_VARIANT_SET
+from reconciler.base.lazy import regex
 from reconciler.krm.yaml import emit
 
-_FIELD = re.compile(
+_FIELD = regex(
     r"metadata\.(?:(name|namespace)|(labels|annotations)(?:\.([^\[\]]+)|\[[\"']?([^\[\]\"']+)[\"']?\]))"
 )
 

@@ -1,6 +1,5 @@
 """Links and commits in the text of pull requests: only those that are sure to be there."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -11,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import ReconcilerError
+from reconciler.base.lazy import regex
 from reconciler.functions.secrets import MASK
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import PackageRefusedError
@@ -31,8 +31,8 @@ _HOSTS = {
     "bitbucket.org": ForgeKind.BITBUCKET,
 }
 """Public hosts with their product; their pages have the host of their SSH addresses."""
-_WEB = re.compile(r"(https?)://(?:[^@/]*@)?([A-Za-z0-9.-]+(?::\d+)?)/([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
-_SSH = re.compile(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
+_WEB = regex(r"(https?)://(?:[^@/]*@)?([A-Za-z0-9.-]+(?::\d+)?)/([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
+_SSH = regex(r"(?:ssh://)?git@([A-Za-z0-9.-]+)[:/]([A-Za-z0-9._/~-]+?)(?:\.git)?/?")
 
 
 class _Pages(NamedTuple):

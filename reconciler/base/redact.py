@@ -14,6 +14,7 @@ import orjson
 
 from reconciler.base.defects import is_unforeseen
 from reconciler.base.errors import RefusedError
+from reconciler.base.lazy import regex
 
 MASK = "***"
 SHORTEST = 8
@@ -27,33 +28,31 @@ _SHORTEST_TOKEN = 20
 _PER_TURN, _PER_CHANGE = 8, 4
 """A token turns between letters and digits once in eight characters, or to a capital too once in four."""
 
-_NAMES = re.compile(
-    r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key"
-)
+_NAMES = regex(r"(?i)token|secret|passw(?:or)?d|credential|(?:api|app|access|private|signing|deploy)_?key")
 _FIXED = (
     *("x-access-token", "x-oauth-basic", "x-token-auth", "gitlab-ci-token", "oauth2"),
     *("reconciler:begin", "reconciler:end", "reconciler:comment:", "reconciler:ask", "reconciler:shard"),
     *("PackageVariantSet", "Repository"),
 )
 """Words that forges take for a user or a password, marks by which runs find their own texts, and kinds."""
-_TOKENS = re.compile(
+_TOKENS = regex(
     r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|gldt-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
     r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{4,})"
 )
 _TOKEN_PARTS = ("gh", "glpat-", "gldt-", "xox", "AKIA", "eyJ", "github_pat_", "-----BEGIN ")
-_NAME_LIKE = re.compile(r"[A-Za-z0-9._/-]+")
-_VISIBLE = re.compile(r"[!-~]+")
-_FIELD = re.compile(r"[a-z]+(?:[A-Z][a-z]*)*")
+_NAME_LIKE = regex(r"[A-Za-z0-9._/-]+")
+_VISIBLE = regex(r"[!-~]+")
+_FIELD = regex(r"[a-z]+(?:[A-Z][a-z]*)*")
 """The name of a field, as records and reports write it."""
-_SEGMENT = re.compile(r"[A-Za-z0-9]+")
-_OBJECT_ID = re.compile(r"(?:sha256:)?(?:[0-9a-f]{40}|[0-9a-f]{64})")
-_PRIVATE_KEY = re.compile(
+_SEGMENT = regex(r"[A-Za-z0-9]+")
+_OBJECT_ID = regex(r"(?:sha256:)?(?:[0-9a-f]{40}|[0-9a-f]{64})")
+_PRIVATE_KEY = regex(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
 )
-_AUTHORIZATION = re.compile(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
-_HTTP_USER = re.compile(r"(?i)\b(https?://)[^/\s@]+@")
-_PASSWORD = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
+_AUTHORIZATION = regex(r"(?i)\b(authorization\s*[:=]\s*(?:bearer|basic|token)\s+)\S+")
+_HTTP_USER = regex(r"(?i)\b(https?://)[^/\s@]+@")
+_PASSWORD = regex(r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s@:]*:)[^/\s@]+@")
 
 PATTERNS: Final = (
     (_PRIVATE_KEY, MASK),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
+from reconciler.base.lazy import regex
+
 if TYPE_CHECKING:
 
     class Text(Protocol):
@@ -85,7 +87,7 @@ def iso_time(seconds: int) -> str | None:
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of what is obeyed or not seen: controls, bidirectional and other marks, lone surrogates."""
-_IGNORED: Final = re.compile(
+_IGNORED: Final = regex(
     r"VARIATION SELECTOR|HANGUL .*FILLER|GRAPHEME JOINER|VOWEL INHERENT|BRAILLE PATTERN BLANK"
 )
 """Names of the characters of other categories that are drawn as nothing; a name never changes."""
@@ -148,8 +150,8 @@ def json_text(text: str) -> str:
     return text if text.isascii() and "\x7f" not in text else text.translate(_JSON)
 
 
-_TICKS = re.compile("`+")
-_COMMAND = re.compile(r"(?m)^([^\S\n]*)(::|##\[)")
+_TICKS = regex("`+")
+_COMMAND = regex(r"(?m)^([^\S\n]*)(::|##\[)")
 
 
 def terminal(text: Text) -> str:
@@ -183,8 +185,8 @@ def code(text: str) -> str:
     return f"{fence}{pad}{escaped}{pad}{fence}"
 
 
-_MARKUP = re.compile(r"[\\`*{}\[\]#|~>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-=+]|(?<=^\d)[.)]")
-_LINKED = re.compile(r"[^\s()\[\]]*(?:@|://|www\.)[^\s()\[\]]*[^\s()\[\].,;:]|@")
+_MARKUP = regex(r"[\\`*{}\[\]#|~>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-=+]|(?<=^\d)[.)]")
+_LINKED = regex(r"[^\s()\[\]]*(?:@|://|www\.)[^\s()\[\]]*[^\s()\[\].,;:]|@")
 """A word that a forge would make a link or a mention of."""
 
 

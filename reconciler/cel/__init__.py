@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from reconciler.base.errors import MissingEngineError
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.cel.check import CelError, Failure, not_a_string
 from reconciler.policy import Limits
@@ -30,7 +31,7 @@ STRING_FUNCTIONS = frozenset(
 """The methods that the extension `strings` adds."""
 _PATH = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
 _TEXT = r"'[^'\\\r\n]*'|\"[^\"\\\r\n]*\""
-_PLAIN = re.compile(rf"{_PATH}|(?:{_PATH}|{_TEXT})(?: ?\+ ?(?:{_PATH}|{_TEXT})){{1,3}}", re.ASCII)
+_PLAIN = regex(rf"{_PATH}|(?:{_PATH}|{_TEXT})(?: ?\+ ?(?:{_PATH}|{_TEXT})){{1,3}}", re.ASCII)
 _LONGEST = 500
 
 

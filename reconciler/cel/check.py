@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
 from reconciler.policy import Limits
@@ -82,10 +83,10 @@ _LEVELS = frozenset(
         *("multiplication", "unary", "member", "primary"),
     }
 )
-_WRAPPER = re.compile(r"exprlist|mapinits|fieldinits|(relation|addition|multiplication|unary)_\w+")
-_MESSAGES = re.compile(r"google\.protobuf\.((String|Bool|U?Int(32|64)|Double|Bytes)Value|Value)")
+_WRAPPER = regex(r"exprlist|mapinits|fieldinits|(relation|addition|multiplication|unary)_\w+")
+_MESSAGES = regex(r"google\.protobuf\.((String|Bool|U?Int(32|64)|Double|Bytes)Value|Value)")
 _INSTEAD = {",": " ", "true": "0.00", "false": "0.000"}
-_UNREAD = re.compile(r"\b(?:true|false)\b|,(?=(?:\s|//[^\n]*+)*+[\]}])")
+_UNREAD = regex(r"\b(?:true|false)\b|,(?=(?:\s|//[^\n]*+)*+[\]}])")
 
 
 def parse(text: str) -> Node:

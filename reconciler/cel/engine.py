@@ -12,6 +12,7 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_strings
 
+from reconciler.base.lazy import regex
 from reconciler.cel.check import CelError, Failure, not_a_string, offset_of
 
 _STRING = cel.Type.STRING
@@ -24,29 +25,29 @@ _VARIABLES = {
     "target": cel.Type.DYN,
     "repository": cel.Type.DYN,
 }
-_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-_PROTOBUF = re.compile(r"\bgoogle\.protobuf\.(Timestamp|Duration)\b")
-_UNDECLARED = re.compile(r"undeclared reference to '(\.?\w+).*")
+_POSITION = regex(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_STATUS = regex(r"^[A-Z_]+: | \[[A-Z_]+\]$")
+_PROTOBUF = regex(r"\bgoogle\.protobuf\.(Timestamp|Duration)\b")
+_UNDECLARED = regex(r"undeclared reference to '(\.?\w+).*")
 _CEL_GO_MESSAGES = (
-    (re.compile(r'Key not found in map : "?(?P<missing>.*?)"?$', re.DOTALL), r"no such key: \1"),
-    (re.compile(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
-    (re.compile(r"divide by zero"), "division by zero"),
-    (re.compile(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
+    (regex(r'Key not found in map : "?(?P<missing>.*?)"?$', re.DOTALL), r"no such key: \1"),
+    (regex(r'No value with name "(.*?)" found in Activation'), r"no such attribute(s): \1"),
+    (regex(r"divide by zero"), "division by zero"),
+    (regex(r"No matching overloads found : .*", re.DOTALL), "no such overload"),
     (_UNDECLARED, r"undeclared reference to '\1'"),
     (
-        re.compile(r"expression of (type '.*') cannot be the operand of .*"),
+        regex(r"expression of (type '.*') cannot be the operand of .*"),
         r"\1 does not support field selection",
     ),
     (
-        re.compile(r".*recursion (depth of|limit exceeded. limit:) 32.*"),
+        regex(r".*recursion (depth of|limit exceeded. limit:) 32.*"),
         "More than 31 terms are nested or chained",
     ),
     (
-        re.compile(r"Syntax error: mismatched input '<EOF>' .*"),
+        regex(r"Syntax error: mismatched input '<EOF>' .*"),
         "Syntax error: unexpected end of the expression",
     ),
-    (re.compile(r"(Syntax error: .*?) expecting .*"), r"\1"),
+    (regex(r"(Syntax error: .*?) expecting .*"), r"\1"),
 )
 
 

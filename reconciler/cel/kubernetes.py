@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlsplit
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import message_line
 from reconciler.cel.check import Failure
 
@@ -31,9 +32,9 @@ def _parses(parse: Callable[[str], object], *, pattern: str = "") -> Callable[[s
     return check
 
 
-_DURATION: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
+_DURATION: Final = regex(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
-_WORDS: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_WORDS: Final = regex(r"(\d+)\s*([A-Za-zµ]+)")
 _LONG_UNITS: Final = (
     *(("nano", 1e-9), ("micro", 1e-6), ("milli", 1e-3), ("sec", 1), ("min", 60), ("hr", 3600)),
     *(("hour", 3600), ("day", 86_400), ("wk", 604_800), ("week", 604_800)),
@@ -129,10 +130,10 @@ RULE: Final = ("self", "oldSelf")
 """The variables of rules of definitions."""
 POLICY: Final = ("object", "oldObject", "request", "params", "namespaceObject", "variables")
 """The variables of policies; `authorizer` asks the cluster, so it is none of them."""
-_UNDECLARED: Final = re.compile(r"undeclared reference to '\.?([\w.]+)'")
-_MISSING: Final = re.compile(r"Key not found in map|No such field|no_such_field|No value with name")
-_STATUS: Final = re.compile(r"^[A-Z_]+: ")
-_PLACE: Final = re.compile(r"ERROR: <input>:\d+:\d+: (.*)")
+_UNDECLARED: Final = regex(r"undeclared reference to '\.?([\w.]+)'")
+_MISSING: Final = regex(r"Key not found in map|No such field|no_such_field|No value with name")
+_STATUS: Final = regex(r"^[A-Z_]+: ")
+_PLACE: Final = regex(r"ERROR: <input>:\d+:\d+: (.*)")
 _LONGEST: Final = 200
 
 
@@ -236,7 +237,7 @@ def _untag(value: bytes, tag: str) -> str:
     return text
 
 
-_QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))((?:[eE][+-]?\d+)|(?:[KMGTPE]i)|[numkMGTPE]?)")
+_QUANTITY: Final = regex(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))((?:[eE][+-]?\d+)|(?:[KMGTPE]i)|[numkMGTPE]?)")
 SUFFIXES: Final = {
     **{name: Decimal(10) ** (3 * power) for power, name in enumerate(("n", "u", "m", "", "k"), start=-3)},
     **{name: Decimal(10) ** (3 * power) for power, name in enumerate("MGTPE", start=2)},
@@ -291,9 +292,7 @@ def _integer(value: bytes) -> int:
 
 
 _INTEGERS: Final = 1 << 63
-_SEMVER: Final = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
-)
+_SEMVER: Final = regex(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 
 def _semver(text: str, *, is_tolerant: bool = False) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from reconciler.base.errors import ConfigurationError, Exit, RefusedError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.progress import current_display
 from reconciler.base.redact import Redactor
 from reconciler.cli.output import Printer, output_options
@@ -49,7 +50,7 @@ _LEFT_TO_DO: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """The steps of a person at each forge, before its pipeline runs."""
-_UNRELEASED = re.compile("your[-]org/", re.IGNORECASE)
+_UNRELEASED = regex("your[-]org/", re.IGNORECASE)
 """The placeholder of the publisher in workflows, until a release is made."""
 
 

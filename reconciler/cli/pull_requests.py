@@ -1,6 +1,5 @@
 """Pull requests: lookup by `REPO/PACKAGE`, `REPO#3` or `3`, filters, readiness (D10, D18)."""
 
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -11,6 +10,7 @@ from msgspec import Struct
 from reconciler.api.meta import ObjectMeta
 from reconciler.api.porch import REPOSITORY, Repository, RepositorySpec
 from reconciler.base.errors import Location, RefusedError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, some
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
@@ -30,9 +30,9 @@ from reconciler.records.state import LOCKS_DIRECTORY, PackageVariantRecord
 from reconciler.resolve.ownership import is_foreign
 from reconciler.run.plan import PlannedRun, RunInputs
 
-_DRAFT_BRANCH = re.compile(r"reconciler/(?P<instance>[^/]+)/")
+_DRAFT_BRANCH = regex(r"reconciler/(?P<instance>[^/]+)/")
 """Branches that an instance makes under its own name: of groups, deletions, locks and the index."""
-_PATTERN = re.compile(r"[*?\[]")
+_PATTERN = regex(r"[*?\[]")
 _SET = "PackageVariantSet"
 _OF_CONTROL = frozenset((LOCKS_DIRECTORY, INDEX_DIRECTORY))
 _MOST_NAMES = 5

@@ -10,6 +10,7 @@ import click
 import orjson
 
 from reconciler.base.errors import Exit, Location, RefusedError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, terminal
 from reconciler.names.problems import Problem
@@ -21,7 +22,7 @@ from reconciler.report.text import failures
 _PULL_REQUEST = "pull_request"
 
 
-_PULL_REF = re.compile(r"refs/pull/([0-9]+)/(?:merge|head)")
+_PULL_REF = regex(r"refs/pull/([0-9]+)/(?:merge|head)")
 
 
 MOST_LINES = 10
@@ -136,7 +137,7 @@ def publication(report: Report, code: Exit, changed: str, markdown: str) -> Publ
     return Publication(report_value(report), report_sarif(report), markdown, annotations, outputs)
 
 
-_PAGE = re.compile(r"(`?)(?<![\w/.-])(docs/[a-z0-9/-]+\.md)\b\1")
+_PAGE = regex(r"(`?)(?<![\w/.-])(docs/[a-z0-9/-]+\.md)\b\1")
 
 
 def link_pages(markdown: str, base: str) -> str:

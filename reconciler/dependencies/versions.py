@@ -11,13 +11,14 @@ from typing import Any
 import semver
 from msgspec import Struct
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 
 _UINT64 = 2**64
 _LONGEST = 256
 """Of a version, in characters. Source: npm node-semver, MAX_LENGTH."""
 _LONGEST_RANGE = 4096
-_LOOSE = re.compile(
+_LOOSE = regex(
     r"v?(?P<major>[0-9]+)(?:\.(?P<minor>[0-9]+))?(?:\.(?P<patch>[0-9]+))?"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
     r"(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?"
@@ -280,7 +281,7 @@ _COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.GT: operator.gt,
     Operator.GE: operator.ge,
 }
-_CONTENT = re.compile("sha256:.*|[0-9a-f]{40}", re.DOTALL)
+_CONTENT = regex("sha256:.*|[0-9a-f]{40}", re.DOTALL)
 
 
 def parse_constraint(text: str, grammar: Grammar) -> Constraint:
@@ -306,13 +307,13 @@ _VERSION = (
 )
 _SPACE = r"[\t\n\f\r ]"
 _OPS = r"(?:=||!=|>|<|>=|=>|<=|=<|~|~>|\^)"
-_RANGE = re.compile(rf"{_SPACE}*({_VERSION}){_SPACE}+-{_SPACE}+({_VERSION}){_SPACE}*")
-_FIND = re.compile(rf"{_OPS}{_SPACE}*{_VERSION}")
-_VALID = re.compile(
+_RANGE = regex(rf"{_SPACE}*({_VERSION}){_SPACE}+-{_SPACE}+({_VERSION}){_SPACE}*")
+_FIND = regex(rf"{_OPS}{_SPACE}*{_VERSION}")
+_VALID = regex(
     rf"(?:{_SPACE}*{_OPS}{_SPACE}*{_VERSION}{_SPACE}*)"
     rf"(?:(?:{_SPACE}+|,{_SPACE}*){_OPS}{_SPACE}*{_VERSION}{_SPACE}*)*"
 )
-_ONE = re.compile(
+_ONE = regex(
     rf"{_SPACE}*(?P<op>{_OPS}){_SPACE}*"
     r"(?P<bound>v?(?P<major>[0-9|xX*]+)(?P<minor>\.[0-9|xX*]+)?(?P<patch>\.[0-9|xX*]+)?"
     r"(?P<pre>-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
@@ -408,8 +409,8 @@ _SPELLINGS = {
     "!": Operator.NE,
     **{op.value: op for op in (Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE)},
 }
-_BOUND = re.compile(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
-_CORE = re.compile(r"[^-+]*")
+_BOUND = regex(r"(?P<op>[^0-9]*)(?P<bound>[0-9].*)", re.DOTALL)
+_CORE = regex(r"[^-+]*")
 
 
 @functools.lru_cache(maxsize=16384)

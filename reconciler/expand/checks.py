@@ -30,6 +30,7 @@ from reconciler.api.porch import (
     VariantTemplate,
 )
 from reconciler.api.validation import field_text
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.cel import Environment, Failure, Program
 from reconciler.expand.findings import NO_DOTS, NO_RESERVED_KEY, ONE_OF_SEVERAL, ONE_OF_TWO, Finding
@@ -242,7 +243,7 @@ _ONE_SELECTOR = (
     " except `revision` with `workspaceName`"
 )
 
-_VARIABLE = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}")
+_VARIABLE = regex(r"\$\{[^}]*\}|\{\{.*?\}\}")
 
 
 def check_variant(name: str, spec: PackageVariantSpec) -> tuple[Finding, ...]:
@@ -416,8 +417,8 @@ def _target(target: Target, path: FieldPath, expressions: Environment) -> Iterat
 
 _OBJECT = frozenset({"name", "namespace", "labels", "annotations"})
 _TARGET = frozenset({"repo", "package"})
-_LITERAL = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
-_FIELD = re.compile(r"(?<![\w.])(target|repository|upstream)\.([A-Za-z_]\w*)(?!\w|\s*\()")
+_LITERAL = regex(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+_FIELD = regex(r"(?<![\w.])(target|repository|upstream)\.([A-Za-z_]\w*)(?!\w|\s*\()")
 
 
 def _unknown_fields(template: Template, path: FieldPath, of_target: frozenset[str]) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """Desired PackageVariants with names and UIDs, the candidates of each owner, and variants as manifests."""
 
 import hashlib
-import re
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +16,7 @@ from reconciler.api.porch import (
     SET_LABEL,
     PackageVariantSpec,
 )
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
@@ -33,7 +33,7 @@ _PREFIX = 54
 _DIGITS = 8
 
 _UUID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "reconciler.dev")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def variant_identifier(set_name: str, repo: str, package: str) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import orjson
 from msgspec.structs import replace
 
+from reconciler.base.lazy import regex
 from reconciler.base.redact import mask_credentials, outgoing_fields
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.trailers import Ticks, read_boxes
@@ -27,12 +28,12 @@ def outgoing_pull(pull: PullRequest) -> PullRequest:
     return replace(pull, **outgoing_fields(fields, f"the pull request of {pull.head}"), status=status)
 
 
-_BEGIN = re.compile(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
-_FENCE = re.compile(r"`{3,}|~{3,}")
+_BEGIN = regex(r"<!-- reconciler:begin ([A-Za-z0-9_-]+=*) -->\n?")
+_FENCE = regex(r"`{3,}|~{3,}")
 _END = "<!-- reconciler:end -->"
-_MARK = re.compile(r"<!-- (reconciler:[^>)\n]*) -->")
+_MARK = regex(r"<!-- (reconciler:[^>)\n]*) -->")
 # Azure DevOps and Bitbucket show HTML comments as text: a link definition shows nothing anywhere.
-_HIDDEN_MARK = re.compile(r"\[//\]: # \((reconciler:[^>)\n]*)\)")
+_HIDDEN_MARK = regex(r"\[//\]: # \((reconciler:[^>)\n]*)\)")
 _CUT = "\n\nThe rest does not fit here; the files of this pull request show it."
 _CUT_LINKED = "\n\nThe rest does not fit here: [all changes of this pull request]({})."
 _CUT_COMMENT = "\n\nThe rest does not fit here."

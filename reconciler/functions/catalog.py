@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
 
@@ -25,8 +26,8 @@ APPLY_SETTERS: Final = "apply-setters"
 STARLARK: Final = "starlark"
 SCHEMA_VALIDATORS: Final = frozenset(("kubeconform", "kubeval"))
 _FLOATING: Final = frozenset(("", "latest", "unstable"))
-_VERSION: Final = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
-_REFERENCE: Final = re.compile(
+_VERSION: Final = regex(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?")
+_REFERENCE: Final = regex(
     r"(?P<name>[a-zA-Z0-9][a-zA-Z0-9._-]*(?::[0-9]+)?(?:/[a-zA-Z0-9][a-zA-Z0-9._-]*)*)"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>[a-z0-9]+:[0-9a-f]{32,}))?"
 )

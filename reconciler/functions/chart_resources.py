@@ -1,12 +1,12 @@
 """The resources that a rendered chart gives, with their files."""
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.functions.charts import SEPARATOR, ChartCall, ChartError, RenderedTemplate
 from reconciler.functions.protocol import default_path
@@ -15,11 +15,11 @@ from reconciler.krm.documents import DocumentKind, PackageFile, split_file
 from reconciler.krm.values import copy_value, is_same
 
 _TESTS: Final = frozenset(("test", "test-success", "test-failure"))
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_UNSAFE: Final = regex(r"[^A-Za-z0-9._-]")
 _CACHED: Final = 256
 """Templates, of a few large charts."""
 _HOOK: Final = "helm.sh/hook"
-_GLUED: Final = re.compile(r"(?m)^---(?=[^\s-])")
+_GLUED: Final = regex(r"(?m)^---(?=[^\s-])")
 """A separator with text right behind it, as trimming in templates leaves it: Helm separates there too."""
 
 

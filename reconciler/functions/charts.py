@@ -3,7 +3,6 @@
 import gzip
 import io
 import posixpath
-import re
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace as changed
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location, RefusedError
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import boolean_hint, parse_boolean, suggest
 from reconciler.base.text import Text
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint, parse_strict
@@ -135,20 +135,20 @@ _OLD_DEPENDENCIES: Final = "requirements.yaml"
 _MERGES: Final = ("override", "merge", "replace")
 _NAMED: Final = ("resources", "templates")
 _TEMPLATE: Final = (".tpl", ".yaml", ".yml", ".txt", ".json")
-_ASKED: Final = re.compile(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
-_RANDOM: Final = re.compile(
+_ASKED: Final = regex(rb"Capabilities\s*\.\s*APIVersions\s*\.\s*Has\s+\"([^\"]+)\"")
+_RANDOM: Final = regex(
     r"\b(?:rand(?:AlphaNum|Alpha|Numeric|Ascii|Bytes|Int)|gen(?:CA|SelfSigned|Signed|PrivateKey)\w*|uuidv4|now"
     r"|htpasswd|bcrypt)\b"
 )
 """A function of templates that gives something else each time."""
 _SCHEMA: Final = "values.schema.json"
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = regex(
     rb"\"\$(?:ref|schema)\"\s*:\s*\"(?!#|https?://json-schema\.org/(?:draft|schema))([^\"]+)\""
 )
-SEPARATOR: Final = re.compile(r"(?m)^---(?!-)")
+SEPARATOR: Final = regex(r"(?m)^---(?!-)")
 """The beginning of a document in what a template gives, also with text right behind it."""
-_TEST: Final = re.compile(r"helm\.sh/hook[\"']?:\s*[\"']?test")
-VALUES: Final = re.compile(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
+_TEST: Final = regex(r"helm\.sh/hook[\"']?:\s*[\"']?test")
+VALUES: Final = regex(r"\.Values\.([A-Za-z0-9_.]*[A-Za-z0-9_])")
 """A value that a template reads."""
 
 

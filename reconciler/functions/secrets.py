@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
+from reconciler.base.lazy import regex
 from reconciler.functions.resources import RESOURCE_ENDINGS, Resource
 from reconciler.functions.step import StepRun
 from reconciler.krm.values import mapping_at, mappings_at
@@ -41,14 +42,14 @@ _NO_VALUES: Final = OwnValues(())
 _CACHED: Final = 512
 """Resources in memory: those of a package with a large chart."""
 
-_OTHER_SPELLING: Final = re.compile(rb"[\\!\0]")
+_OTHER_SPELLING: Final = regex(rb"[\\!\0]")
 """Part of every spelling without the word itself: an escape, a tag such as `!!binary`, UTF-16."""
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = regex(
     r"\\+(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U(000[0-9a-fA-F]{5})|(\r?\n[ \t]*)|([abefnrtv]))?"
 )
-_KIND: Final = re.compile(r"""\bkind["'\s]*:\s*(?:(?:[!&]\S*|[|>][-+0-9]*)\s+)*["']?Secret(?:List)?\b""")
+_KIND: Final = regex(r"""\bkind["'\s]*:\s*(?:(?:[!&]\S*|[|>][-+0-9]*)\s+)*["']?Secret(?:List)?\b""")
 """A Secret in a comment, a script or a template: its kind, as it is usually written."""
-_WORD: Final = re.compile(r"\bSecret(?:List)?\b|![\w!<:.,/-]*(?:binary|%[0-9a-fA-F]{2})|%TAG")
+_WORD: Final = regex(r"\bSecret(?:List)?\b|![\w!<:.,/-]*(?:binary|%[0-9a-fA-F]{2})|%TAG")
 """Sign of a Secret in text that is not YAML: its kind, or a tag that may decode to it."""
 
 
@@ -227,21 +228,21 @@ def _masked(value: Any, pattern: re.Pattern[str]) -> Any:
 
 # Values of Secrets that stand in other places too
 
-_KINDS_OF_INPUTS: Final = re.compile(rb"local-config|fn\.kpt\.dev")
-_CONFIG: Final = re.compile(rb"""configPath["']?\s*:\s*["']?(?:\./)?([^\s"'#,}]+)""")
-_KIND_LINE: Final = re.compile(rb"""(?m)^["' {]*kind["']?\s*:""")
-_NAME: Final = re.compile(r"""(?m)^[\s-]*["']?name(?:space)?["']?\s*:\s*["']?([^\s"'#]+)""")
-_SECRET_FIELD: Final = re.compile(
+_KINDS_OF_INPUTS: Final = regex(rb"local-config|fn\.kpt\.dev")
+_CONFIG: Final = regex(rb"""configPath["']?\s*:\s*["']?(?:\./)?([^\s"'#,}]+)""")
+_KIND_LINE: Final = regex(rb"""(?m)^["' {]*kind["']?\s*:""")
+_NAME: Final = regex(r"""(?m)^[\s-]*["']?name(?:space)?["']?\s*:\s*["']?([^\s"'#]+)""")
+_SECRET_FIELD: Final = regex(
     r"(?i)(?:passw(?:or)?d|passphrase|secret|token|credentials?|(?:api|private|access|secret)[-_.]?key)(?:\[\d+\])?$"
 )
-_SETTERS: Final = re.compile(r"""(?m)^(.*?)["']?\s+#\s*kpt-set:(.*)$""")
-_SETTER: Final = re.compile(r"\$\{([^}]*)\}")
-_CHECKSUM_FIELD: Final = re.compile(r"(?i)(?:checksum|hash)[^.\[\]]*\]?$")
-_CHECKSUM_LINE: Final = re.compile(
+_SETTERS: Final = regex(r"""(?m)^(.*?)["']?\s+#\s*kpt-set:(.*)$""")
+_SETTER: Final = regex(r"\$\{([^}]*)\}")
+_CHECKSUM_FIELD: Final = regex(r"(?i)(?:checksum|hash)[^.\[\]]*\]?$")
+_CHECKSUM_LINE: Final = regex(
     r"""(?im)(^[-+ ]?\s*["']?[\w./-]*(?:checksum|hash)[\w./-]*["']?\s*:\s*["']?)[0-9a-f]{32,128}\b"""
 )
-_WORDS: Final = re.compile(r"""[^\s"'=:@,;/?&(){}\[\]<>|]{8,}""")
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
+_WORDS: Final = regex(r"""[^\s"'=:@,;/?&(){}\[\]<>|]{8,}""")
+_BASE64: Final = regex(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _LAST_DIGITS: Final = str.maketrans("-_", "+/")
 _NO_KEY: Final = r"""(?!["']?[ \t]*:(?:\s|\Z))"""
 _CONSTANTS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none"})

@@ -3,7 +3,6 @@
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from reconciler.base import effects
 from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import is_token
 from reconciler.git.command import DEFAULT_TIMEOUT_S
 from reconciler.git.database import objects_directory
@@ -126,7 +126,7 @@ MANY_PACKS = 50
 _PACK_LIFE_S = 24 * 3600
 _LOCK_S = 0.05
 """How often a lock that another process holds is tried."""
-_UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")
+_UNSAFE = regex(r"[^A-Za-z0-9.-]+")
 # Git breaks no lock of a killed process: each later command fails with "Unable to create …: File exists".
 _LOCKED_FILES = ("*.lock", "refs/**/*.lock", "objects/info/*.lock")
 _CHECKED = (
@@ -140,9 +140,9 @@ _DIRECTORIES = ("objects/info", "objects/pack", "refs/heads", "refs/tags")
 _RECORD = "reconciler-packs"
 _CHECKSUM_BYTES = 20
 _CHUNK_BYTES = 1 << 20
-_REF = re.compile(rb"[0-9a-f]{40}\n")
+_REF = regex(rb"[0-9a-f]{40}\n")
 # A header, a line for each ref, and for an annotated tag a line `^` with the commit that it leads to.
-_PACKED_REFS = re.compile(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
+_PACKED_REFS = regex(rb"(#[^\n]*\n|[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n)*")
 
 
 class MirrorLocation(Struct, frozen=True):

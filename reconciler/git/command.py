@@ -1,7 +1,6 @@
 """Run the git command, with fixed arguments and a clean environment."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from msgspec import Struct
 from reconciler.base import effects
 from reconciler.base.effects import effect
 from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.progress import call
 from reconciler.base.redact import is_token, learn_credential, mask_tokens
 from reconciler.git.urls import LOOPBACK, Credential
@@ -299,10 +299,10 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-_REDIRECTED = re.compile(r"returned error: 30[12378]\b")
-_LOCATION = re.compile(r"(?im)<= recv header: location:[ \t]*(\S+)")
-_PLAIN = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
-_SERVICE = re.compile(r"/info/refs(?:\?.*)?$")
+_REDIRECTED = regex(r"returned error: 30[12378]\b")
+_LOCATION = regex(r"(?im)<= recv header: location:[ \t]*(\S+)")
+_PLAIN = regex(r"https?://[A-Za-z0-9.:\[\]-]+/[A-Za-z0-9._~/%+-]*")
+_SERVICE = regex(r"/info/refs(?:\?.*)?$")
 
 TRACE = {"GIT_TRACE_CURL": "1", "GIT_TRACE_CURL_NO_DATA": "1"}
 """Variables with which git prints the headers that it receives; it redacts those that it sends."""

@@ -12,11 +12,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.base.lazy import regex
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
 
-_OID = re.compile(rb"[0-9a-f]{40}")
-_PERSON = re.compile(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
+_OID = regex(rb"[0-9a-f]{40}")
+_PERSON = regex(rb"(?P<name>[^<]*?) *<(?P<email>[^>]*)>(?: +(?P<time>-?[0-9]{1,18}))?.*", re.DOTALL)
 _LATEST = 253_402_300_799
 """The last second of the year 9999: no library that formats dates fails for it."""
 

@@ -7,7 +7,6 @@ and file systems that do not answer. Formats that libgit2 does not read are name
 
 import errno
 import os
-import re
 import stat
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Final
 
 from reconciler.base import effects
 from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.lazy import regex
 
 DEFAULT_READ_S: Final = 300.0
 """`limits.readSeconds`, before the configuration is read."""
@@ -39,16 +39,16 @@ _KINDS: Final = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
-_COMMENT: Final = re.compile(r"(?m)^\s*[#;].*$")
+_COMMENT: Final = regex(r"(?m)^\s*[#;].*$")
 # An extension of the format changes what the files mean: a reader that does not know it must stop.
 _EXTENSION: Final = r'(?is)\[\s*extensions\s*\][^\[]*?\b{}\s*=\s*"?{}\b'
-_SHA256: Final = re.compile(_EXTENSION.format("objectformat", "sha256"))
-_REFTABLE: Final = re.compile(_EXTENSION.format("refstorage", "reftable"))
+_SHA256: Final = regex(_EXTENSION.format("objectformat", "sha256"))
+_REFTABLE: Final = regex(_EXTENSION.format("refstorage", "reftable"))
 SHA256_HINT: Final = (
     "Make one with SHA-1 names: `git init --bare --object-format=sha1 NEW`, then in the old one "
     "`git fast-export --all --signed-tags=strip | git --git-dir=NEW fast-import`."
 )
-_SIGNS: Final = re.compile(r"mismatched algorithms|repository's hash algorithm|\b[0-9a-f]{64}\b")
+_SIGNS: Final = regex(r"mismatched algorithms|repository's hash algorithm|\b[0-9a-f]{64}\b")
 """Signs of a SHA-256 repository in the messages of git about a server: its words, or a name of 64 digits."""
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from reconciler.base.defects import is_local_failure
 from reconciler.base.errors import ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import mask_credentials, mask_tokens, refuse_credentials
 from reconciler.base.text import some
 from reconciler.git.cache import drop_pack
@@ -56,13 +57,13 @@ class PushResult(NamedTuple):
         return self.status in {PushStatus.DONE, PushStatus.UP_TO_DATE}
 
 
-_FORBIDDEN = re.compile(
+_FORBIDDEN = regex(
     r"returned error: 403|archived|read-only|not allowed to (push|write)|permission .*denied to",
     re.IGNORECASE,
 )
 # `git check-ref-format` refuses all of these but `+`, which would force the update in a refspec.
-_UNSAFE_REF = re.compile(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
-_OID = re.compile(r"[0-9a-f]{40}")
+_UNSAFE_REF = regex(r"\+|[\s:?*\[\\^~]|\.\.|@\{|//|\.lock(/|$)|/$|\.$")
+_OID = regex(r"[0-9a-f]{40}")
 _NO_OID = "0" * 40
 # One race, as git's client and servers of several versions report it; there is no status code for it.
 _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect old value", "fetch first",
@@ -70,8 +71,8 @@ _STALE = ("stale info", "failed to update ref", "cannot lock ref", "incorrect ol
           "fail to compare")  # fmt: skip
 # Refs that failed only because another ref of the same atomic push failed.
 _SKIPPED = ("atomic push failed", "atomic push failure", "atomic transaction failed", "transaction failed")
-_LOCK_FAULT = re.compile(r"cannot lock ref '([^']+)': (.*)")
-_REASON = re.compile(r"^(?:remote: )?(?:error|fatal): (.+?)\s*$", re.MULTILINE)
+_LOCK_FAULT = regex(r"cannot lock ref '([^']+)': (.*)")
+_REASON = regex(r"^(?:remote: )?(?:error|fatal): (.+?)\s*$", re.MULTILINE)
 _MOVED = ("but expected", "reference already exists", "unable to resolve reference", "reference is missing")
 _NOISE = ("error: hook declined to update ", "Resolving deltas", "Processing changes")
 LONGEST_HOOK_OUTPUT = 400

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import field
 
 from reconciler.base.errors import ReconcilerError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import learn_credential, refuse_credentials
 from reconciler.base.values import PartlyCompared
 from reconciler.names.ids import Oid
@@ -141,7 +142,7 @@ def _signed_off(message: str, committer: Signature) -> str:
     return message if line in message.splitlines() else f"{message.rstrip()}\n\n{line}\n"
 
 
-_SIGNATURE = re.compile(
+_SIGNATURE = regex(
     rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SSH SIGNATURE|SIGNED MESSAGE)-----", re.MULTILINE
 )
 _SSH = b"-----BEGIN SSH SIGNATURE-----"

@@ -6,6 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.names.ids import Oid
 from reconciler.names.objects import File, Files, Mode, TreeEntry, file_name_error
@@ -13,7 +14,7 @@ from reconciler.names.objects import File, Files, Mode, TreeEntry, file_name_err
 if TYPE_CHECKING:
     from reconciler.policy import Limits
 
-_ENTRY = re.compile(rb"([^ ]*) ([^\0]*)\0(.{20})|.+", re.DOTALL)
+_ENTRY = regex(rb"([^ ]*) ([^\0]*)\0(.{20})|.+", re.DOTALL)
 """An entry of a tree: mode, name and id; all are empty for a malformed rest."""
 _GITLINK = 0o160000
 _MODES = {

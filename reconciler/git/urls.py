@@ -14,22 +14,23 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from msgspec import Struct
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.names.ids import DEFAULT_PORTS, normalise_url
 
 _SCHEMES = frozenset({"file", "http", "https", "ssh"})
-_LOCAL_NAMES = re.compile(r"(.*\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)")
+_LOCAL_NAMES = regex(r"(.*\.)?localhost(\.localdomain)?|ip6-(localhost|loopback)")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """The hosts to which plain http leaves no machine."""
 # host:path is SSH where no slash is before the colon: git's scp-like form.
-_SCP = re.compile(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
+_SCP = regex(r"^(?:[A-Za-z0-9._~-]+@)?[A-Za-z0-9._-]+:(?!//)")
 # For `name::address` git runs the program git-remote-name.
-_HELPER = re.compile(r"^[A-Za-z0-9+.-]+::")
-_USER = re.compile(r"(?<=:)//(?:[^/]*@|[^/?#\[\]]*:(?!\d*(?:[/?#]|$)).*@)")
+_HELPER = regex(r"^[A-Za-z0-9+.-]+::")
+_USER = regex(r"(?<=:)//(?:[^/]*@|[^/?#\[\]]*:(?!\d*(?:[/?#]|$)).*@)")
 """A user with a password; one with a slash in it looks like a host with a port that is no number."""
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_HOST = re.compile(r"^(?:.*@)?(\[.*\]|[^:]*):?(.*)$", re.DOTALL)
-_AUTHORITY = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:]+)(?::[0-9]*)?")
-_QUERY = re.compile(r"[?#].*$", re.DOTALL)
+_SCHEME = regex(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_HOST = regex(r"^(?:.*@)?(\[.*\]|[^:]*):?(.*)$", re.DOTALL)
+_AUTHORITY = regex(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\[\]:]+)(?::[0-9]*)?")
+_QUERY = regex(r"[?#].*$", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

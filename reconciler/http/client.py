@@ -24,10 +24,11 @@ import orjson
 from reconciler import __version__
 from reconciler.base import effects
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import mask_tokens
 from reconciler.git.urls import LOOPBACK, without_user
 
-_ADDRESS = re.compile(
+_ADDRESS = regex(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?(?P<path>[/?][!-~]*)?",
     re.IGNORECASE,
 )
@@ -100,7 +101,7 @@ SECONDARY_WAIT_S = 60.0
 _MOST_DEPTH = 8
 _LONGEST_DATE = 64
 
-_LIMIT = re.compile(
+_LIMIT = regex(
     r"secondary rate limit|abuse detection|submitted too quickly|rate limit exceeded"
     r"|retry later|too many requests",
     re.IGNORECASE,
@@ -351,7 +352,7 @@ _HOPS = 3
 _SHORT = 1 << 20
 _OK, _NOT_MODIFIED = 200, 304
 _MOVED, _KEEPS_METHOD = frozenset({301, 302, 303, 307, 308}), frozenset({307, 308})
-_NEXT = re.compile(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
+_NEXT = regex(r'<([^<>]+)>\s*;[^,<]*\brel="?next"?')
 
 
 class Clock(NamedTuple):

@@ -1,7 +1,6 @@
 """The inventory of a run: one immutable value that `read` fills and the pure stages compute from."""
 
 import dataclasses
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from reconciler.api.porch import (
 )
 from reconciler.base.defects import DefectError
 from reconciler.base.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import PartlyCompared
@@ -854,7 +854,7 @@ class Inventory(Struct, frozen=True, dict=True):  # not a struct: it keeps an in
         return {url: tuple(views) for url, views in by_url.items()}
 
 
-_UNSAFE = re.compile(r"[<>\x00-\x1f\x7f]")
+_UNSAFE = regex(r"[<>\x00-\x1f\x7f]")
 """Characters that end the name or email in a commit object."""
 
 

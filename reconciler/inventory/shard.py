@@ -9,12 +9,13 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.base.errors import UsageError
+from reconciler.base.lazy import regex
 from reconciler.names.ids import PackageKey
 
 INDEX = "JOB_COMPLETION_INDEX"
 MOST = 1000
 
-_SHARD = re.compile(r"(auto|[0-9]{1,4})/([0-9]{1,4})")
+_SHARD = regex(r"(auto|[0-9]{1,4})/([0-9]{1,4})")
 
 
 class Shard(NamedTuple):

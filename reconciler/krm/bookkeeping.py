@@ -1,8 +1,9 @@
 """Labels and annotations that tell which version of a chart made a resource, and not what it does."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from reconciler.base.lazy import regex
 
 _METADATA: Final = "metadata"
 _GROUPS: Final = ("labels", "annotations")
@@ -19,7 +20,7 @@ _RECORDS: Final = (
     "meta.helm.sh/",
 )
 """The beginnings of labels and annotations by which tools find a resource again, and which grant nothing."""
-_OLD_CHART: Final = re.compile(r"[a-z0-9-]+-v?\d+\.\d+\.\d+\S*")
+_OLD_CHART: Final = regex(r"[a-z0-9-]+-v?\d+\.\d+\.\d+\S*")
 """A value of the label `chart`, as old charts write it."""
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
 from reconciler.krm.merge import Identity, TextFormat, child, identity_of, root_of
@@ -108,12 +109,12 @@ class _Chunk(NamedTuple):
     line: int
 
 
-_BOUNDARY: Final = re.compile(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
-_MARKER: Final = re.compile(r"^---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)", re.MULTILINE)
-_NOTHING: Final = re.compile(r"(?:(?:[ \t]*(?:#[^\r\n]*)?|\.\.\.[ \t]*)(?:\r?\n|\Z))*")
-_TIED: Final = re.compile(r"^(?:%|---)", re.MULTILINE)
+_BOUNDARY: Final = regex(r"^---(?=[ \t\r\n]|\Z)", re.MULTILINE)
+_MARKER: Final = regex(r"^---[ \t]*(?:#[^\n]*)?(?:\n|\r\n|\Z)", re.MULTILINE)
+_NOTHING: Final = regex(r"(?:(?:[ \t]*(?:#[^\r\n]*)?|\.\.\.[ \t]*)(?:\r?\n|\Z))*")
+_TIED: Final = regex(r"^(?:%|---)", re.MULTILINE)
 """A directive, or content on a marker line: it ties a document to its place in the file."""
-_DIRECTIVES: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
+_DIRECTIVES: Final = regex(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*%")
 
 
 def _split(text: str, most: int) -> list[_Chunk]:

@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, NewType
 
+from reconciler.base.lazy import regex
+
 Oid = NewType("Oid", str)
 """A Git object id: 40 lower-case hexadecimal digits, never abbreviated."""
 
@@ -174,9 +176,9 @@ def group_of(api_version: str) -> str:
     return group if slash else ""
 
 
-_SCHEME = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)$", re.DOTALL)
-_SCP = re.compile(r"^(?:[^/@:]+@)?([^/:@]{2,}):(?!//|[0-9]+/)(.*)$", re.DOTALL)
-_HTTP_USER = re.compile(r"^(https?://)[^/@]*@", re.IGNORECASE)
+_SCHEME = regex(r"^([a-zA-Z][a-zA-Z0-9+.-]*)://(.*)$", re.DOTALL)
+_SCP = regex(r"^(?:[^/@:]+@)?([^/:@]{2,}):(?!//|[0-9]+/)(.*)$", re.DOTALL)
+_HTTP_USER = regex(r"^(https?://)[^/@]*@", re.IGNORECASE)
 DEFAULT_PORTS = {"http": "80", "https": "443", "ssh": "22", "git": "9418"}
 
 

@@ -1,7 +1,6 @@
 """Git objects without a repository: bytes and ids of blobs, trees and commits, and names in trees."""
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from enum import IntEnum
@@ -13,20 +12,21 @@ from typing import NamedTuple, Self
 from msgspec import Struct
 
 from reconciler.base.errors import RefusedError
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural, visible
 from reconciler.names.ids import Oid
 
 _LONGEST_NAME = 255
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_PLAIN_NAME = regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _CACHED = range(2, 500)
 """Numbers of paths for which the answer is kept: one path is cheap, and many take memory."""
-_REORDERS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_REORDERS = regex("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """The controls of bidirectional text: with them a name reads as another one."""
-_NUMBER = re.compile(r"-[0-9]+(?=/|(?:\.[^./]*)?\Z)")
-_GIT = re.compile(
+_NUMBER = regex(r"-[0-9]+(?=/|(?:\.[^./]*)?\Z)")
+_GIT = regex(
     r"\.git|\.gitmodules|git~[0-9]+|gitmod~[0-9]|(?=.{8}\Z)(?:g(?:i(?:7(?:e(?:ba?)?)?)?)?)?~[1-9][0-9]*"
 )
-_GIT_FILE = re.compile(r"\.gitattributes|gitatt~[0-9]|(?=.{8}\Z)g(?:i(?:7(?:d(?:29?)?)?)?)?~[1-9][0-9]*")
+_GIT_FILE = regex(r"\.gitattributes|gitatt~[0-9]|(?=.{8}\Z)g(?:i(?:7(?:d(?:29?)?)?)?)?~[1-9][0-9]*")
 """Git's own names, with the short ones that NTFS may give them; those of the second may be of a file.
 
 Source: git path.c, is_ntfs_dotgit and is_ntfs_dot_generic, and fsck.c, which asks them.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple, Self
 
+from reconciler.base.lazy import regex
 from reconciler.base.values import whole_number
 from reconciler.names.ids import Lifecycle
 
@@ -18,22 +19,22 @@ WORKSPACE_PREFIX = "packagevariant-"
 BRANCH_DIRECTORIES = ("drafts", "proposed", "deletionProposed", "reconciler")
 """First segments of all branches that we create: a branch with such a name blocks them."""
 _LONGEST_SEGMENT = 60
-_DELETION = re.compile(rf"{HEADS}reconciler/[^/]+/delete/")
-_GROUP = re.compile(rf"{HEADS}reconciler/[^/]+/group/")
+_DELETION = regex(rf"{HEADS}reconciler/[^/]+/delete/")
+_GROUP = regex(rf"{HEADS}reconciler/[^/]+/group/")
 _BRANCHES = (
     (HEADS + DRAFTS, Lifecycle.DRAFT),
     (HEADS + PROPOSED, Lifecycle.PROPOSED),
     (HEADS + DELETION_PROPOSED, Lifecycle.DELETION_PROPOSED),
 )
-_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,126}")
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(/[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*")
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SEGMENT = regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,126}")
+_PLAIN_PATH = regex(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(/[A-Za-z0-9_][A-Za-z0-9_-]{0,62})*")
+_LABEL = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST_LABEL, _LONGEST_NAME, _LONGEST_REF = 63, 253, 240
 _LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
     "and must start and end with an alphanumeric character"
 )
-_WINDOWS = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+_WINDOWS = regex(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _LARGE_NUMBER = 99_999
 """Largest supported revision or workspace number: a path must be short enough for its refs."""
 

@@ -7,10 +7,12 @@ from typing import Any, Final, Self
 import orjson
 from msgspec import Struct
 
+from reconciler.base.lazy import regex
+
 _WORD: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BEFORE: Final = _WORD | frozenset(b"\\!%")
 """Before a word: part of it, or a sign that makes an escape or a tag of YAML of it."""
-_RUN: Final = re.compile(rb"[A-Za-z0-9_-]+")
+_RUN: Final = regex(rb"[A-Za-z0-9_-]+")
 _LONGEST_ESCAPE: Final = len("\\u0000")
 """Of JSON, in bytes."""
 _SEARCHED_DEPTH: Final = 8
@@ -20,11 +22,11 @@ _SEARCHED: Final = (
     *("pipeline", "validators", "reconciler.dev"),
 )
 """Words that files are searched for; a value with one of them decides about more than itself."""
-_SIMPLE: Final = re.compile(
+_SIMPLE: Final = regex(
     r"(?=[A-Za-z]|[0-9][A-Za-z0-9-]*[g-npqrsuvwyG-NPQRSUVWY])[A-Za-z0-9](?:[A-Za-z0-9./-]*[A-Za-z0-9])?"
 )
 """Words that start with a letter, or have one that no number or time has."""
-_READ_OTHERWISE: Final = re.compile(
+_READ_OTHERWISE: Final = regex(
     r"y|n|yes|no|on|off|true|false|null|inf|nan|e[0-9]+(?:\.[0-9]*)?"
     r"|kind|items|image|name|namespace|annotations|apiVersion|.*List",
     re.IGNORECASE,

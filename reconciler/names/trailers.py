@@ -6,12 +6,13 @@ an answer holds exactly as long as both sides stay as they were.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote
 
 from msgspec import Struct, field
+
+from reconciler.base.lazy import regex
 
 KEEP = "Keep"
 BOX = "a box of the pull request"
@@ -27,10 +28,10 @@ EVERYTHING = "all"
 _NOTHING = "-"
 _SAFE = "/._,:=+@[]()"
 _DIGITS = 6
-_MARK = re.compile(r"[0-9a-f]{6}-[0-9a-f]{6}")
-_BOX = re.compile(r"- \[(?P<mark>[ xX])\] (?P<choice>keep|take) .*\(`(?P<name>[^`]+)`\)")
-_FENCE = re.compile(r"`{3,}|~{3,}")
-_LINE = re.compile(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
+_MARK = regex(r"[0-9a-f]{6}-[0-9a-f]{6}")
+_BOX = regex(r"- \[(?P<mark>[ xX])\] (?P<choice>keep|take) .*\(`(?P<name>[^`]+)`\)")
+_FENCE = regex(r"`{3,}|~{3,}")
+_LINE = regex(r"(?im)^(?P<key>keep|conflict):[ \t]*(?P<value>.*(?:\n[ \t]+\S.*)*)$")
 
 
 class ConflictName(NamedTuple):

@@ -1,7 +1,6 @@
 """Judge what variants propose, against main and the snapshot of each cluster (D44). Pure."""
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from reconciler.admission.judge import Judge, ObjectChange
 from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict, worst_first
 from reconciler.admission.policies import find_unasked
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.lazy import regex
 from reconciler.base.values import LazyMapping
 from reconciler.functions.pipeline import waits_for_functions
 from reconciler.inventory.inventory import Inventory, RepositoryView
@@ -33,7 +33,7 @@ from reconciler.resolve.resolution import ResolvedVariant
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MASK = "\0"
 _EMPTY = hashlib.sha256().digest()
-_KIND = re.compile(rb"kind[\"']?:\s*[\"']?(\w+)")
+_KIND = regex(rb"kind[\"']?:\s*[\"']?(\w+)")
 _Sides = tuple[Files, Files]
 
 

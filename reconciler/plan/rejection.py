@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Iterator, Sequence
 
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Phase
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
@@ -108,7 +109,7 @@ def _split(
     return states[:last], states[last + 1 :]
 
 
-_BOX = re.compile(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
+_BOX = regex(r"^- \[(?P<mark>[ xX])\] <!-- reconciler:ask (?P<key>[0-9a-f]{16}) -->", re.MULTILINE)
 
 
 def dashboard_key(instance: str) -> str:

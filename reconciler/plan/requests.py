@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.api.meta import LabelSelector, compile_selector
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import UNWANTED, Reason
 from reconciler.base.text import join_texts, plural, visible
 from reconciler.inventory.inventory import HeadStatus, Inventory, PullRequest, PullState
@@ -87,8 +88,8 @@ def _is_named(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-_SECTION = re.compile(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
-_OWNER = re.compile(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
+_SECTION = regex(r"\^?\[([^\]]+)\](?:\[\d+\])?\s*(.*)")
+_OWNER = regex(r"@([A-Za-z0-9_][A-Za-z0-9_./-]*)")
 
 
 class _Entry(NamedTuple):

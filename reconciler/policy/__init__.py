@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -12,6 +11,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.policy.pull_requests import (
     ApprovalPolicy,
     ApprovalRule,
@@ -125,7 +125,7 @@ class RiskPolicy(SettingsGroup):
 
 
 _SSH_KEY = r"^(sk-)?(ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=*( [^\r\n]*)?$"
-_ARMOUR = re.compile(
+_ARMOUR = regex(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+: [^\n]*\n)*\n"
     r"([A-Za-z0-9+/=\n]+?)\n(?:=[A-Za-z0-9+/]{4}\n)?-----END PGP PUBLIC KEY BLOCK-----"
 )
@@ -221,8 +221,8 @@ __all__ = [
     "refuse_field",
 ]
 
-_CHECKSUM = re.compile(r"[0-9a-f]{64}")
-_DIGEST = re.compile(r"(?:id:)?sha256:[0-9a-f]{64}")
+_CHECKSUM = regex(r"[0-9a-f]{64}")
+_DIGEST = regex(r"(?:id:)?sha256:[0-9a-f]{64}")
 Engine = Literal["", "docker", "podman", "nerdctl"]
 
 

@@ -1,6 +1,5 @@
 """Settings of rollouts: the waves in which a new upstream revision travels through the packages of a set."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
@@ -8,6 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.names.ids import KNOWN_VERSIONS, GroupKind, group_of
 from reconciler.names.problems import Problem
@@ -23,7 +23,7 @@ from reconciler.policy.settings import (
     SortedSet,
 )
 
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_PLACEHOLDER = regex(r"\{([^{}]*)\}")
 PLACEHOLDERS = ("cluster", "namespace", "package", "repository", "variant")
 """Words in braces that a gate may have; `package` is the last step of the package's path."""
 

@@ -9,14 +9,15 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
+from reconciler.base.lazy import regex
 from reconciler.base.redact import is_token
 from reconciler.base.suggestions import parse_boolean
 
-_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_DURATION = regex(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS_S = (7 * 24 * 3600, 24 * 3600, 3600, 60, 1)
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PASSWORD = re.compile(r"^(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^/?#\[\]@]*:(?!//|\d*(?:[/?#]|$)).*@")
-_AMOUNT = re.compile(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
+_ENVIRONMENT_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+_PASSWORD = regex(r"^(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^/?#\[\]@]*:(?!//|\d*(?:[/?#]|$)).*@")
+_AMOUNT = regex(r"[0-9]{1,6}|([0-9]{1,2}|100)%")
 
 
 def _seconds(value: object) -> object:

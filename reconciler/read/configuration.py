@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from reconciler.api.meta import LabelSelector, SelectorError, compile_selector
 from reconciler.api.validation import FieldError, disk_fields, field_text, parse_model
 from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural
@@ -25,7 +26,7 @@ PREFIX = "RECONCILER_"
 KIND = "Reconciler"
 
 _INIT_HINT = "Run `reconciler init` in the root of the control repository to write one."
-_INSTANCE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_INSTANCE = regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class ConfigMetadata(BaseModel):

@@ -2,12 +2,12 @@
 
 import os
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.base.errors import ConfigurationError, UnavailableError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import plural, verb
 from reconciler.git.cache import MirrorLocation
@@ -22,8 +22,8 @@ from reconciler.names.refs import BRANCH_DIRECTORIES, HEADS
 from reconciler.read.configuration import FILE
 
 # scheme://host/path, and user@host:path as in scp.
-_URL = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
-_SCP = re.compile(r"^([^/]*:)(.*)$")
+_URL = regex(r"^([A-Za-z][A-Za-z0-9+.-]*://[^/]*)(/.*)?$")
+_SCP = regex(r"^([^/]*:)(.*)$")
 
 BUILT_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BITBUCKET_COMMIT", "BUILD_SOURCEVERSION")
 """Variables with the commit that a pipeline of a forge runs for: the forge has it. Gitea sets GitHub's."""
@@ -242,7 +242,7 @@ def absolute_remote(remote: str, base: str) -> str:
     return head + (rooted if path.startswith("/") or not path else rooted.lstrip("/"))
 
 
-_OID = re.compile(r"[0-9a-f]{40}")
+_OID = regex(r"[0-9a-f]{40}")
 _SHORT = 12
 """Digits of a commit in a sentence."""
 _USUAL = ("main", "master")

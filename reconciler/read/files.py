@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
@@ -205,9 +206,9 @@ def _refused(path: str, message: str) -> ConfigurationError:
     return ConfigurationError(message, location=Location(path))
 
 
-_SEPARATOR = re.compile(rb"^---(?=\s|$)", re.MULTILINE)
-_DUPLICATE = re.compile(r"Key .* is set twice in ", re.DOTALL)
-_LINE = re.compile(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
+_SEPARATOR = regex(rb"^---(?=\s|$)", re.MULTILINE)
+_DUPLICATE = regex(r"Key .* is set twice in ", re.DOTALL)
+_LINE = regex(r"([ \t]*)([A-Za-z]+):[ \t]*[\"']?([^\s\"'#]*)")
 
 
 class ClaimedIdentity(NamedTuple):

@@ -1,6 +1,5 @@
 """Read the inventory of a run: configuration, manifests, snapshot, state, repositories, pull requests."""
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from reconciler.api.porch import GROUP, REPOSITORY, Repository
 from reconciler.api.validation import parse_model
 from reconciler.base.defects import DefectError, isolate
 from reconciler.base.errors import Location, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.redact import learn_names, shown_credentials
 from reconciler.base.text import plural, some, verb
@@ -82,7 +82,7 @@ from reconciler.resolve.deliveries import cluster_of
 
 _SHORT = 12
 _MOST_SETS = 3
-_STATE = re.compile(r"refs/heads/reconciler/([^/]+)/state")
+_STATE = regex(r"refs/heads/reconciler/([^/]+)/state")
 
 Registration = Sourced[Repository]
 

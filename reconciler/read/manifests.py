@@ -1,6 +1,5 @@
 """Read the manifests of the control repository at a commit, and classify their objects."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import SequenceMatcher, get_close_matches
@@ -18,6 +17,7 @@ from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, FieldType, parse_model, parse_partly, type_error
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import some
@@ -51,8 +51,8 @@ _SIMILAR = 0.85
 _MOST_FOREIGN = 5
 """Fields that one hint lists."""
 _MAX_NAME = 253
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class ManifestKind(Struct, frozen=True):

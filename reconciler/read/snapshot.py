@@ -1,6 +1,5 @@
 """Read the cluster snapshot at a commit: its objects, and the lists that are complete."""
 
-import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from reconciler.api.snapshot import FILE, ObjectList, SnapshotHeader
 from reconciler.api.validation import parse_model
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import LATEST_S, plural, some, verb
 from reconciler.dependencies.dialects import GROUPS
@@ -80,7 +80,7 @@ class _List(Struct, gc=False, rename={"api_version": "apiVersion"}):
 _as_object = msgspec.json.Decoder(_Object).decode
 _as_list = msgspec.json.Decoder(_List).decode
 _LONGEST_INTEGER = 4000
-_HUGE_INTEGER = re.compile(rb"[0-9]{%d}" % _LONGEST_INTEGER)
+_HUGE_INTEGER = regex(rb"[0-9]{%d}" % _LONGEST_INTEGER)
 
 
 class JsonBody:

@@ -1,7 +1,6 @@
 """Read the records of the state branch, the statuses of the status branch, and reviewed locks."""
 
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -16,6 +15,7 @@ from msgspec.structs import force_setattr, replace
 
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import ConfigurationError, Location, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import Text, plural
 from reconciler.base.values import Record, Refused, read_record
@@ -193,7 +193,7 @@ _REPEATED = (
     *("upstream_commit", "upstream_tree", "branch", "remote", "registration"),
 )
 """Texts of records that many variants of a fleet share."""
-_OID = re.compile(r"[0-9a-f]{40}")
+_OID = regex(r"[0-9a-f]{40}")
 _repeated = attrgetter(*_REPEATED)
 
 

@@ -8,7 +8,6 @@ What a cluster cannot apply stays upstream, or is a file that no agent reads (`I
 """
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, PACKAGE_CONTEXT_FILE, PACKAGE_CONTEXT_NAME
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.charts import RENDER_HELM_CHART, ChartError, chart_paths, read_charts
@@ -59,7 +59,7 @@ _MANIFESTS: Final = (".yaml", ".yml", ".json")
 """The ends of the names of files that agents read."""
 _PLATFORM: Final = "kubernetes"
 _SOURCE: Final = b"# Source: "
-_IDENTIFIERS: Final = re.compile(
+_IDENTIFIERS: Final = regex(
     rb"[ ]*# kpt-merge: [^\n]*|\n[ ]+internal\.kpt\.dev/upstream-identifier:[^\n]*"
     rb"|\n  annotations:(?:\s*\{\})?(?=\n)"
 )

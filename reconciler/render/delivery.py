@@ -1,7 +1,6 @@
 """Generate the manifests of packages that others need and no user declares, and bring them into a package."""
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.text import verb
 from reconciler.base.values import Refused
@@ -428,7 +428,7 @@ def emit_carvel(generated: GeneratedPackage, annotations: dict[str, str]) -> dic
 
 CROSSPLANE_API_VERSION = "pkg.crossplane.io/v1"
 
-_IMAGE = re.compile(r"[^/\s][^/\s.]*\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
+_IMAGE = regex(r"[^/\s][^/\s.]*\.[^/\s]+/[^\s:@]+(:[\w][\w.-]*)?(@sha256:[0-9a-f]{64})?")
 """Image references that the API server accepts: a registry with a dot, a path, and a tag or a digest."""
 
 
@@ -519,7 +519,7 @@ NEEDED_BY = "reconciler.dev/needed-by"
 
 _DIGITS = 16
 
-_HEADER = re.compile(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
+_HEADER = regex(rb"# Generated for [^\n]*\(([0-9a-f]{16})\)\n")
 
 _ADVICE = "Edits stay and are asked about; remove this line to make it yours"
 

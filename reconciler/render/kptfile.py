@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from reconciler.api.annotations import PREFIX, check_keys, check_resource
 from reconciler.api.kptfile import KPTFILE, LOCATION, OWNER, KptfileHeader
 from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.krm.documents import edit_document
 from reconciler.krm.values import mapping_at, mappings_at, value_at
@@ -33,7 +34,7 @@ _RESOURCES = (".yaml", ".yml", ".json")
 _PIPELINE = "pipeline"
 RESOURCE_GROUP: Final = "resourcegroup.yaml"
 """Where `kpt live init` writes an inventory, unless into the Kptfile."""
-_INVENTORY: Final = re.compile(
+_INVENTORY: Final = regex(
     rb"^\s*(?:inventoryID|cli-utils\.sigs\.k8s\.io/inventory-id):[ \t]*[\"']?([^\s\"']+)", re.MULTILINE
 )
 _FUNCTION_PREFIX = "PackageVariant"

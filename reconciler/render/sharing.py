@@ -12,7 +12,6 @@ as conflicts may have.
 """
 
 import hashlib
-import re
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from itertools import chain, count
 from typing import Any, Final, NamedTuple
@@ -23,6 +22,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE, OWNER
 from reconciler.api.porch import Function, PackageVariantSpec
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.functions.catalog import APPLY_REPLACEMENTS, APPLY_SETTERS, COPYING
 from reconciler.functions.pipeline import StepEngine, declared_steps, find_engine, may_have_pipeline
@@ -45,7 +45,7 @@ _MOST_PARTS: Final = 3
 """Of a value of the package context: with the longer ones of a sample it stays below `_LONGEST`."""
 _MEANINGFUL: Final = frozenset(("default", "required", "optional", "function-input", *map(str, OnConflict)))
 """Words with which values of fields are compared."""
-_DECIDES: Final = re.compile(
+_DECIDES: Final = regex(
     rb"\0\S*[ \t]*:(?:\s|\Z)"  # a key
     rb"|\?\s[^\n]*\0"  # an explicit key
     rb"|(?:kind|apiVersion)[\"']?[ \t]*:[^\n]*\0"
@@ -53,7 +53,7 @@ _DECIDES: Final = re.compile(
 )
 """A masked value that decides about more than itself."""
 
-_PLACE: Final = re.compile(rb"\0(\d+)\0")
+_PLACE: Final = regex(rb"\0(\d+)\0")
 _RUNS_NOWHERE: Final = "-"
 """A function without any runtime: a pipeline that has it does nothing."""
 _SHARED: Final = COPYING | {APPLY_SETTERS, APPLY_REPLACEMENTS, _RUNS_NOWHERE}

@@ -4,17 +4,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 
+from reconciler.base.lazy import regex
 from reconciler.names.trailers import KEEP
 
 _GAP = "  "
 _INDENT = "    "
 _LEAST = 24
 """Characters that the last column, which is free text and wraps, needs to share a line with others."""
-_COLOR = re.compile(r"\x1b\[[0-9;]*m")
-_WORD = re.compile(rf"(\s*)({KEEP}: .*|(?:`[^`]*`|\S)+)")
+_COLOR = regex(r"\x1b\[[0-9;]*m")
+_WORD = regex(rf"(\s*)({KEEP}: .*|(?:`[^`]*`|\S)+)")
 """A word with the space before it. What people copy is one: a command in backticks, a line of a commit."""
-_COLUMN = re.compile(r"\s*\S+ {2,}(?=\S)")
-_BRANCHES = re.compile(r"[ │├└─]*")
+_COLUMN = regex(r"\s*\S+ {2,}(?=\S)")
+_BRANCHES = regex(r"[ │├└─]*")
 _BELOW_BRANCH = str.maketrans("├└─", "│  ")
 
 
@@ -33,8 +34,8 @@ def table_rows(
         yield [line for i, group in enumerate(groups) for line in _lines(row, widths, group, i, width)]
 
 
-_TAG = re.compile(r"</?(?:details|summary)>")
-_CODE = re.compile(r"(`+) ?(.+?) ?\1")
+_TAG = regex(r"</?(?:details|summary)>")
+_CODE = regex(r"(`+) ?(.+?) ?\1")
 
 
 def markdown_lines(text: str, width: int | None, paint: "Paint") -> Iterator[str]:

@@ -7,7 +7,6 @@ packages are few; the page puts the names back.
 
 import base64
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -20,6 +19,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct, field
 
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Phase
 from reconciler.base.redact import Redactor
 from reconciler.base.text import Text, join_texts, plural, terminal
@@ -141,7 +141,7 @@ class Page(Struct, frozen=True):
 
 # The page
 
-_CODE = re.compile(r"`([^`]+)`")
+_CODE = regex(r"`([^`]+)`")
 _MOST_PINS = 200
 _MOST_CAUSES = 500
 """Causes and effects that the summary lists; more of them are counted, and every package is in the table."""

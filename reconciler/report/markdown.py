@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base import text
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Phase, Reason
 from reconciler.base.text import Text, join_texts, plural
 from reconciler.names.ids import PackageKey, ask_key
@@ -489,7 +490,7 @@ def _name(status: PackageStatus) -> str:
 
 
 _MARK = "<!-- reconciler:shard"
-_PART = re.compile(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
+_PART = regex(rf"{_MARK} (\d{{1,4}})/(\d{{1,4}}) -->\n(.*?)\n{_MARK} end -->", re.DOTALL)
 
 
 def merge_parts(body: str, texts: Mapping[int, str], shard: int, parts: int) -> str:

@@ -1,6 +1,5 @@
 """Memory of rollouts: the record of each set, and what this run sees of its packages (D20, D27)."""
 
-import re
 from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
@@ -9,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.api.porch import PackageVariantSet
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Inventory, PullState, Sourced
 from reconciler.names.ids import ObjectName, Oid, PackageKey, RolloutKey, ask_key
@@ -289,7 +289,7 @@ def _is_current(rolling: RollingSet, record: RolloutRecord) -> bool:
     return all(compared) if compared else not label or is_named
 
 
-_MARK = re.compile(r"[@+][0-9a-f]{8}$")
+_MARK = regex(r"[@+][0-9a-f]{8}$")
 
 
 def bare_name(revision: str) -> str:

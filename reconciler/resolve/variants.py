@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.api.porch import Downstream, Upstream
 from reconciler.base.defects import DefectError, guard
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
 from reconciler.base.text import Text
@@ -166,7 +167,7 @@ def _revisions(
 
 SUBPACKAGE_REVISIONS: Final = "reconciler.dev/subpackage-revisions"
 """Annotation of a variant: `DIR: REVISION` for each sub-package that has a revision of its own."""
-_ENTRY: Final = re.compile(r"([^:;\s]+)\s*:\s*([^:;\s]+)")
+_ENTRY: Final = regex(r"([^:;\s]+)\s*:\s*([^:;\s]+)")
 
 
 class SubpackageRevision(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """Newer charts of packages of `package from-chart`: a pull request for each, and its way to the fleet."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace as changed
 from os.path import commonpath
@@ -14,6 +13,7 @@ from reconciler.apply.outcome import Result, Target
 from reconciler.apply.repository import apply_repository, compose
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location, ReconcilerError, RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.functions.charts import CHART_HOME
 from reconciler.git.pack import Pack
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BYTES = 1 << 20
-_NUMBER = re.compile(r"([\"']?)v?\d+\1")
+_NUMBER = regex(r"([\"']?)v?\d+\1")
 
 
 class ChartRevision(NamedTuple):

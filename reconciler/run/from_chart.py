@@ -3,7 +3,6 @@
 import io
 import os
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 from reconciler.api.kptfile import KPTFILE, new_kptfile
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.dependencies.versions import VersionError, parse_strict, precedence
 from reconciler.functions.archives import ArchiveReader, NoArchiveError
@@ -72,7 +72,7 @@ _GIT_FILES = (".gitignore", ".gitattributes")
 _FILE = "file://"
 _SCHEMES = (_FILE, OCI, "https://", "http://", "git+")
 _DEEPEST = 8
-_PIN = re.compile(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
+_PIN = regex(r"sha256:[0-9a-f]{64}|[0-9a-f]{40}")
 
 
 class VendoredChart(NamedTuple):

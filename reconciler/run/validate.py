@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConfigurationError, Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import read_index
 from reconciler.dependencies.dialects import read_manifest
@@ -21,7 +22,7 @@ from reconciler.read.configuration import FILE, KIND, parse_configuration
 from reconciler.read.dependencies import parse_index
 from reconciler.read.manifests import parse_manifests
 
-_CONFIGURATION = re.compile(rb"^kind: *[\"']?%s\b" % KIND.encode(), re.MULTILINE)
+_CONFIGURATION = regex(rb"^kind: *[\"']?%s\b" % KIND.encode(), re.MULTILINE)
 
 
 class Validation(NamedTuple):

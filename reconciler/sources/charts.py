@@ -1,7 +1,6 @@
 """Charts of registries, of repositories with an index, and of Git: the newest in a range, and its content."""
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, NamedTuple
@@ -9,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from reconciler.base.errors import UnavailableError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import close_names
 from reconciler.dependencies.versions import (
     Grammar,
@@ -31,7 +31,7 @@ from reconciler.sources.registry import DigestError, RegistryClient
 
 OCI = "oci://"
 _CONTENT = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT = regex(r"[0-9a-f]{40}")
 
 
 class _IndexEntry(msgspec.Struct):

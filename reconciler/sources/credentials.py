@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 import orjson
 
 from reconciler.base.errors import UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import learn_credential
 from reconciler.git.urls import Credential
 
-_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HELPER = regex(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HELPER_SECONDS = 30
 _HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 TOKEN_USER = "<token>"  # noqa: S105 - the user name that marks an identity token in docker's files

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import learn_token
 from reconciler.base.text import plural
 from reconciler.git.urls import Credential, is_local_host
@@ -44,11 +45,11 @@ from reconciler.sources.credentials import TOKEN_USER, Find
 T = TypeVar("T")
 _HUB = "registry-1.docker.io"
 _WAITS, _FIRST_WAIT_S = 4, 2.0
-_NAME = re.compile(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
-_HOST = re.compile(r"(\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?")
-_DIGEST = re.compile(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
-_REFERENCE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}|{_DIGEST.pattern}")
-_CHALLENGE = re.compile(r'\b(\w+)="([^"]*)"')
+_NAME = regex(r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*")
+_HOST = regex(r"(\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?")
+_DIGEST = regex(r"(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})")
+_REFERENCE = regex(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}}|{_DIGEST.pattern}")
+_CHALLENGE = regex(r'\b(\w+)="([^"]*)"')
 _MANIFEST_BYTES, _PAGE_BYTES = 4 << 20, 8 << 20
 _NO_HEADERS: Mapping[str, str] = {}
 _KINDS = ("oci.image.manifest.v1", "oci.image.index.v1", "docker.distribution.manifest.v2")

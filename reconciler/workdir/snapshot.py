@@ -1,6 +1,5 @@
 """Write snapshot directories from the output of kubectl: one file per kind and namespace, then the header."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from msgspec import Struct, field
 from reconciler import __version__
 from reconciler.api.snapshot import API_VERSION, FILE, KIND, ObjectList, SnapshotHeader
 from reconciler.base.errors import ConfigurationError, Location, RefusedError, UsageError
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural, verb
 from reconciler.base.values import grouped
 from reconciler.inventory.snapshot import ALL_NAMESPACES, SnapshotObject
@@ -24,15 +24,15 @@ from reconciler.read.snapshot import SUFFIXES, FileObjects, format_time, parse_h
 CLUSTER_SCOPED = "_cluster"
 """File of the objects without a namespace; no namespace can be called so."""
 
-_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
-_GROUP = re.compile(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.|$))*")
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_KIND = regex(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_GROUP = regex(r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.|$))*")
+_NAMESPACE = regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # Fields that every write of an object changes.
 _CHURN = ("resourceVersion", "selfLink")
 _CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 _MOST_NAMES = 3
 
-_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
+_VERSION = regex(r"v[0-9]+((alpha|beta)[0-9]+)?")
 
 _NAMESPACED = frozenset({"true", "false"})
 

@@ -1,4 +1,22 @@
+import re
+
+import pytest
+
+from reconciler.base.lazy import regex
 from reconciler.base.values import LazyMapping
+
+
+def test_expression_is_that_of_re_at_its_first_use() -> None:
+    letters, broken = regex(r"[a-z]+", re.IGNORECASE), regex("(")
+
+    assert (letters.findall("aB1c"), letters.pattern, letters.sub("-", "aB1c")) == (
+        ["aB", "c"],
+        "[a-z]+",
+        "-1-",
+    )
+    assert not letters.fullmatch("a1")
+    with pytest.raises(re.error):
+        broken.match("")
 
 
 def test_mapping_is_made_at_its_first_use_and_once() -> None:

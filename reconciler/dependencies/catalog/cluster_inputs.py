@@ -1,6 +1,5 @@
 """Assign every manifest to its cluster and collect the inputs of each cluster."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.index import IndexContents, collect_needs, served_apis
 from reconciler.dependencies.dialects import read_manifest
@@ -62,7 +62,7 @@ _LOCK = ("pkg.crossplane.io/v1beta1", "Lock")
 EXCLUDES_GLOBAL = "kapp-controller.carvel.dev/exclude-global-packages"
 CLUSTER = "reconciler.dev/cluster"
 ENVIRONMENT = "reconciler.dev/environment"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_NAME = regex(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def observe_cluster(snapshot: Snapshot, *, ours: Iterable[Install] = (), instance: str = "") -> ClusterState:

@@ -2,7 +2,6 @@
 
 import itertools
 import posixpath
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,6 +14,7 @@ from reconciler.api.annotations import VERSION, check_mapping
 from reconciler.api.meta import ApiModel
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.dialects.carvel import read_carvel, read_package
 from reconciler.dependencies.dialects.crossplane import META_GROUPS, TAKE_OVER, read_meta
@@ -432,7 +432,7 @@ def _apis(spec: Any, key: str, *, everything: bool = False) -> tuple[Gvk, ...]:
 
 
 VERSION_KIND = "PackageVersion"
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DIGEST = regex(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}|[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _RETAIN = "reconciler.dev/retain"
 """The label of a package with data that outlives its use."""
 _CARVEL = frozenset({"data.packaging.carvel.dev", "internal.packaging.carvel.dev"})

@@ -1,12 +1,11 @@
 """Read Crossplane's package manifests, of today and of the packages-v2 design."""
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from reconciler.base.lazy import LazyModule
+from reconciler.base.lazy import LazyModule, regex
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
@@ -305,7 +304,7 @@ def _join_crds(document: Document) -> Document:
     return {**document, "spec": {**spec, "dependsOn": joined}}
 
 
-_CRD_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_CRD_NAME = regex(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 
 
 def _crd(crd: "str | api.TypeMeta", path: Path, notes: Diagnostics) -> Gvk:

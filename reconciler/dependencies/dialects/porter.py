@@ -1,7 +1,6 @@
 """Read Porter's bundles and installations, in every generation of their dependencies."""
 
 import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from msgspec import Struct
 
-from reconciler.base.lazy import LazyModule
+from reconciler.base.lazy import LazyModule, regex
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import parse_boolean, suggest
 from reconciler.dependencies.dialects.reading import (
@@ -58,7 +57,7 @@ STRATEGY = "reconciler.dev/version-strategy"
 _V1 = "io.cnab.dependencies"
 _V2 = "org.getporter.dependencies@v2"
 _LEGACY_V2 = "org.getporter.dependencies"
-_TEMPLATE = re.compile(r"\{\{\s*([^}]*?)\s*\}\}")
+_TEMPLATE = regex(r"\{\{\s*([^}]*?)\s*\}\}")
 _NAMESPACE, _NAME = "installation.namespace", "installation.name"
 
 
@@ -214,7 +213,7 @@ def _check_sections(document: Document, notes: Diagnostics) -> None:
 
 
 _SECTIONS = ("dependencies", "parameters", "credentials", "outputs", "custom")
-_OUTPUTS = re.compile(r"bundle\.(?:dependencies\.([^.\s}]+)\.)?outputs\.([^.\s}|]+)")
+_OUTPUTS = regex(r"bundle\.(?:dependencies\.([^.\s}]+)\.)?outputs\.([^.\s}|]+)")
 
 
 def _used_outputs(document: Document) -> dict[str, set[str]]:

@@ -1,6 +1,5 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 from reconciler.api.validation import parse_model
 from reconciler.base.defects import DefectError, guard
 from reconciler.base.errors import Location
+from reconciler.base.lazy import regex
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.model.packages import (
     ActivationRequest,
@@ -25,18 +25,18 @@ from reconciler.krm.values import mapping_at, value_at
 from reconciler.names.ids import normalise_url
 from reconciler.names.problems import Problem, defect_problem
 
-_IMAGE = re.compile(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
-_REPOSITORY = re.compile(r"(?:[\w.-]+(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+_IMAGE = regex(r"(?P<name>.+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>sha256:[0-9a-f]+))?")
+_REPOSITORY = regex(r"(?:[\w.-]+(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 """Names of images that a registry can have: lower case behind its host."""
-_GIT = re.compile(
+_GIT = regex(
     r"(?:git::|git\+)?(?P<remote>(?:[a-z][a-z0-9+.-]*://(?:[^/@]+@)?|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/))?[^?#@]+?)"
     r"(?:(?:\?(?=[^#]*\Z)(?:[^#]*&)?ref=|[#@])(?P<ref>[^?#@&]+)(?:&[^#]*)?|:(?P<tag>[^:/@?#]+))?"
 )
-_FORCED = re.compile(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
-_MARKED = re.compile(r"[^:/]\.git(?:[/:@?#]|$)|^[^?]*\?(?:|(?s:.*)[?&])ref=")
+_FORCED = regex(r"git::|git\+|[a-z][a-z0-9+.-]*://|[\w.-]+@(?!sha256:)[\w.-]+:(?!\d+/)")
+_MARKED = regex(r"[^:/]\.git(?:[/:@?#]|$)|^[^?]*\?(?:|(?s:.*)[?&])ref=")
 _OCI = ("oci://", "docker://")
 _PREFIX, _PLURAL = "io.cnab.interface.", "io.cnab.interfaces."
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT = regex(r"[0-9a-f]{40}")
 
 
 def parse_image(text: str) -> tuple[str, str, str]:

@@ -13,6 +13,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.base.lazy import regex
 from reconciler.base.values import PartlyCompared, grouped, reachable
 from reconciler.dependencies.model.instances import (
     Instance,
@@ -326,7 +327,7 @@ def install_slot(install: Install) -> Slot:
     return Slot(SlotKind.INSTALL, install.namespace, (install.name, *target_path(install.target)))
 
 
-_TEMPLATE = re.compile(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
+_TEMPLATE = regex(r"\$\{\s*([^{}]*?)\s*\}|\{\{\s*([^{}]*?)\s*\}\}")
 
 
 class UnknownVariableError(Exception):

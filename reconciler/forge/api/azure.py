@@ -6,7 +6,6 @@ Source: https://github.com/MicrosoftDocs/vsts-rest-api-specs, specification/git/
 """
 
 import base64
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from urllib.parse import quote, unquote, urlsplit
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError
+from reconciler.base.lazy import regex
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
@@ -46,7 +46,7 @@ _VERSION = "7.1"
 _CLOUD, _SSH = "dev.azure.com", "ssh.dev.azure.com"
 _SHORTENED = 400
 """The length to which lists shorten descriptions."""
-_MARK = re.compile(r"# \(reconciler:begin [^)]*\)")
+_MARK = regex(r"# \(reconciler:begin [^)]*\)")
 _STATES = {"active": PullState.OPEN, "completed": PullState.MERGED}
 _CHECKS = {
     "succeeded": CheckState.PASSED,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError
+from reconciler.base.lazy import regex
 from reconciler.forge import body_marker
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
@@ -51,8 +52,8 @@ _STRATEGIES: Mapping[str, Sequence[str]] = {
     "squash": ("squash", "squash_fast_forward"),
     "rebase": ("rebase_fast_forward", "rebase_merge"),
 }
-_EXISTS = re.compile(r"already exists|already a pull request", re.IGNORECASE)
-_NO_BRANCH = re.compile(r"branch.*(not found|does not exist)", re.IGNORECASE)
+_EXISTS = regex(r"already exists|already a pull request", re.IGNORECASE)
+_NO_BRANCH = regex(r"branch.*(not found|does not exist)", re.IGNORECASE)
 
 
 def default_api(host: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.base.errors import ConflictError, RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import learn_credential, learn_token
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
@@ -118,14 +119,14 @@ DOCUMENTS = (COMMENTS, READY, DRAFT, AUTO_MERGE, ENQUEUE, QUEUE, EDIT_COMMENT, D
 DRAFT_LABEL = "draft"
 """Marks a draft where the plan of a repository has no draft pull requests."""
 HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
-_NO_DRAFTS = re.compile("draft pull requests are not supported", re.IGNORECASE)
-_CLEAN = re.compile("in clean status", re.IGNORECASE)
+_NO_DRAFTS = regex("draft pull requests are not supported", re.IGNORECASE)
+_CLEAN = regex("in clean status", re.IGNORECASE)
 """The message where nothing is left to wait for, so that auto-merge cannot be enabled."""
-_QUEUED_ONLY = re.compile("made through the merge queue", re.IGNORECASE)
+_QUEUED_ONLY = regex("made through the merge queue", re.IGNORECASE)
 """The message where a branch takes what its merge queue merges, and nothing else."""
 _METHODS: tuple[MergeMethod, ...] = ("merge", "squash", "rebase")
-_FORBIDDEN_METHOD = re.compile("(merges|merge commits) are not allowed", re.IGNORECASE)
-_NOT_YET = re.compile("base branch was modified", re.IGNORECASE)
+_FORBIDDEN_METHOD = regex("(merges|merge commits) are not allowed", re.IGNORECASE)
+_NOT_YET = regex("base branch was modified", re.IGNORECASE)
 """The message while GitHub checks whether a pull request still merges after its base moved."""
 
 _CHECKS = {

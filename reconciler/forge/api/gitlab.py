@@ -12,6 +12,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError
+from reconciler.base.lazy import regex
 from reconciler.forge.api.dialect import (
     UNCONFIGURED,
     ApiPullRequest,
@@ -32,7 +33,7 @@ from reconciler.policy import ForgeRule
 
 _CONFLICT = 409
 # GitLab keeps no flag: the title decides, in any of three spellings.
-_DRAFT = re.compile(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
+_DRAFT = regex(r"^\s*(?:\[draft\]|\(draft\)|draft:)\s*", re.IGNORECASE)
 # `locked` is a merge request while it is being merged.
 _STATES = {"opened": PullState.OPEN, "locked": PullState.OPEN, "merged": PullState.MERGED}
 _UNDECIDED = {"unchecked", "checking", "preparing", "approvals_syncing"}

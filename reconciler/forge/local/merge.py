@@ -1,6 +1,5 @@
 """Merge rules of the local forge: the package that a head proposes, and the changes that may be merged."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -8,6 +7,7 @@ import orjson
 
 from reconciler.api.kptfile import KPTFILE
 from reconciler.base.errors import RefusedError
+from reconciler.base.lazy import regex
 from reconciler.dependencies.catalog.index import INDEX_DIRECTORY
 from reconciler.git.repository import Mirror
 from reconciler.git.trees import RawEntry
@@ -17,8 +17,8 @@ from reconciler.names.objects import File, file_name_error
 from reconciler.names.refs import nested_message
 from reconciler.records.state import LOCKS_DIRECTORY
 
-_DELETE = re.compile(r"reconciler/[^/]+/delete/(?P<path>.+)")
-_WHOLE = re.compile(
+_DELETE = regex(r"reconciler/[^/]+/delete/(?P<path>.+)")
+_WHOLE = regex(
     r"reconciler/[^/]+/(?:lock|(?P<index>index)/[^/]+|chart/(?P<chart>.+)/next|revision/.+/in/(?P<manifests>.+))"
 )
 _MOST_BYTES = 1 << 20

@@ -1,6 +1,5 @@
 """Local pull requests: their records in refs, and the changes of them in the push of their branches."""
 
-import re
 from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 from itertools import count
@@ -13,6 +12,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from reconciler.base.errors import RefusedError, UnavailableError
+from reconciler.base.lazy import regex
 from reconciler.base.redact import mask_credentials, outgoing_file
 from reconciler.base.values import Record, canonical_json, read_record
 from reconciler.forge.body_marker import outgoing_pull
@@ -29,7 +29,7 @@ from reconciler.policy import CommitPolicy
 
 FILE = "pull.json"
 PULLS = "refs/reconciler/pulls/"
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_NUMBER = regex(r"[1-9][0-9]{0,8}")
 """Valid numbers; other refs below `PULLS` are ignored."""
 LARGEST_NUMBER = 999_999_999
 _Oid = Annotated[str, Meta(pattern=r"^([0-9a-f]{40})?\Z")]

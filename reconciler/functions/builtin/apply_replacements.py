@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from reconciler.base.lazy import regex
 from reconciler.base.suggestions import parse_boolean
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldRef, create_field, find_fields, split_path
@@ -16,7 +17,7 @@ _KIND: Final = "ApplyReplacements"
 _VERSION: Final = "fn.kpt.dev/v1alpha1"
 _DEFAULT_PATH: Final = "metadata.name"
 _KEY: Final = r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?"
-_TERM: Final = re.compile(
+_TERM: Final = regex(
     rf"\s*(?:(?P<absent>!)\s*(?P<no>{_KEY})"
     rf"|(?P<set>{_KEY})\s+(?P<op>in|notin)\s*\((?P<values>[^)]*)\)"
     rf"|(?P<key>{_KEY})\s*(?P<equal>==|=|!=)\s*(?P<value>[A-Za-z0-9._-]*)"

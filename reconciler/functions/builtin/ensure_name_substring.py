@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from reconciler.base.lazy import regex
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, as_text
 from reconciler.functions.builtin.fields import FieldSpec, parse_specs
 from reconciler.functions.protocol import FunctionResult
@@ -12,7 +13,7 @@ from reconciler.functions.resources import Resource
 # kustomize's prefix transformer skips these kinds, apart from the Kptfile.
 _NEVER_RENAMED: Final = frozenset(("Namespace", "CustomResourceDefinition", "APIService", "Kptfile"))
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
-_OBJECT: Final = re.compile(r"([^/,\s]*)/(?:namespaces/([^/,\s]+)/)?([^/,\s]+)/([^/,\s]+)")
+_OBJECT: Final = regex(r"([^/,\s]*)/(?:namespaces/([^/,\s]+)/)?([^/,\s]+)/([^/,\s]+)")
 _FIELDS: Final = {
     "configMapKeyRef": ("name", "ConfigMap"),
     "configMapRef": ("name", "ConfigMap"),

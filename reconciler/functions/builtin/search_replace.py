@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from reconciler.base.lazy import regex
 from reconciler.base.values import whole_number
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError, file_of, masked_in_secret
 from reconciler.functions.builtin.fields import plain, put_text
@@ -15,8 +16,8 @@ from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
 from reconciler.krm.yaml import Edit, Field, Scalar, SetLineComment, SetValue, YamlError, fields_of
 
-_GROUP: Final = re.compile(r"\$\{(\d+)\}")
-_GLOB_TOKENS: Final = re.compile(r"(/\*\*/|\*\*/|/\*\*|\*\*|\*|\?|\[[^\]]*\]|\{[^{}]*\})")
+_GROUP: Final = regex(r"\$\{(\d+)\}")
+_GLOB_TOKENS: Final = regex(r"(/\*\*/|\*\*/|/\*\*|\*\*|\*|\?|\[[^\]]*\]|\{[^{}]*\})")
 _GLOB_WILDCARDS: Final = {
     "/**/": "/(?:.*/)?",
     "**/": "(?:.*/)?",

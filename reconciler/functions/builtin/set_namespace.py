@@ -1,10 +1,10 @@
 """set-namespace: move every namespaced object, and the references to it, into one namespace."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.base.lazy import regex
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.fields import FieldSpec, configured_specs
 from reconciler.functions.protocol import FunctionResult
@@ -15,7 +15,7 @@ from reconciler.krm.values import mappings_at
 _ORIGIN: Final = "internal.kpt.dev/upstream-identifier"
 _DEPENDS_ON: Final = "config.kubernetes.io/depends-on"
 _CLUSTER: Final = "~C"
-_NAMESPACED_REFERENCE: Final = re.compile(r"([^/]*)/namespaces/([^/]+)/([^/]+)/([^/]+)\Z")
+_NAMESPACED_REFERENCE: Final = regex(r"([^/]*)/namespaces/([^/]+)/([^/]+)/([^/]+)\Z")
 _KUSTOMIZE: Final = ("default-subjects", "account-subjects")
 """Profiles of v0.1 and v0.2: kustomize's transformer, and with it the accounts of the package."""
 _EXPECT: Final = "Expect `ConfigMap.v1` or `SetNamespace.v1alpha1.fn.kpt.dev`"

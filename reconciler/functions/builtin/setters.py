@@ -3,10 +3,10 @@
 A setter is a named value. The line comment `# kpt-set: ${name}` marks a field that takes it.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from reconciler.base.lazy import regex
 from reconciler.functions.builtin.call import (
     BuiltinCall,
     FunctionFailedError,
@@ -37,11 +37,11 @@ from reconciler.krm.yaml import (
 )
 
 _COMMENT: Final = "# kpt-set: "
-_SETTER: Final = re.compile(r"\$\{([^}]*)\}")
-_SINGLE: Final = re.compile(r"\$\{([^}]*)\}\Z")
+_SETTER: Final = regex(r"\$\{([^}]*)\}")
+_SINGLE: Final = regex(r"\$\{([^}]*)\}\Z")
 _PROJECT_ANNOTATION: Final = "cnrm.cloud.google.com/project-id"
 _PROJECT: Final = "project-id"
-_CONNECTOR: Final = re.compile(r"(?!core\.)\w+\.cnrm\.cloud\.google\.com/\w+\Z")
+_CONNECTOR: Final = regex(r"(?!core\.)\w+\.cnrm\.cloud\.google\.com/\w+\Z")
 """Resources of the cloud; those of the `core` group configure the connector itself."""
 _APPLY_SETTERS: Final = "gcr.io/kpt-fn/apply-setters:v0.2"
 

@@ -1,7 +1,6 @@
 """Charts of Helm: rendered in a worker with Helm's own engine, or by a `helm` that the settings map."""
 
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,6 +13,7 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import some, verb
 from reconciler.base.values import Refused, whole_number
 from reconciler.functions.charts import (
@@ -48,17 +48,17 @@ _KEPT_REPLIES: Final = 8
 _LIBRARY: Final = "helm_python"
 _EXECUTABLE: Final = "helm"
 _SOURCE: Final = "# Source: "
-_SCHEMA_OF: Final = re.compile(r"([A-Za-z0-9._-]+):")
-_BROKEN_RULE: Final = re.compile(r"- at '([^']*)': (.+)")
-_LOOKED_UP: Final = re.compile(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
+_SCHEMA_OF: Final = regex(r"([A-Za-z0-9._-]+):")
+_BROKEN_RULE: Final = regex(r"- at '([^']*)': (.+)")
+_LOOKED_UP: Final = regex(r"(?i)existing|secret|password|token|cert|tls|key\b|enabled$")
 """Names of values that replace what a chart makes, or that turn it off."""
-_QUOTED: Final = re.compile(r"\"([A-Za-z]\w*(?:\.\w+)+)\"")
+_QUOTED: Final = regex(r"\"([A-Za-z]\w*(?:\.\w+)+)\"")
 _MOST_NAMED: Final = 4
 _MOST_FIELDS: Final = 3
 _MOST_TRIED: Final = 16
 """Each is rendered twice."""
 _TRIED: Final = "tried-value-16ch"
-_ADDITIONAL: Final = re.compile(r"^additional properties '([^']*)' not allowed$")
+_ADDITIONAL: Final = regex(r"^additional properties '([^']*)' not allowed$")
 
 
 class HelmRuntime(WorkerRuntime):

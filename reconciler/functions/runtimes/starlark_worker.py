@@ -9,7 +9,6 @@ import base64
 import hashlib
 import math
 import os
-import re
 import resource
 import signal
 import sys
@@ -21,6 +20,7 @@ import orjson
 import starlark
 from msgspec import Struct
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 
 _DEPTH: Final = 2000
@@ -146,7 +146,7 @@ def _encoded(result: ScriptResult) -> bytes:
         )
 
 
-_DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+_DURATION: Final = regex(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

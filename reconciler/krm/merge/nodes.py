@@ -1,13 +1,13 @@
 """Nodes of a document for merging, with cached children, texts and comments, and identities of resources."""
 
 import json
-import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.lazy import regex
 from reconciler.krm.schema import Shape, declared_shape
 from reconciler.krm.yaml.compose import UNTAGGED, YamlError, content_end, dash_offsets
 from reconciler.krm.yaml.emit import Raw, dedent_lines
@@ -32,8 +32,8 @@ _KINDS: Final[dict[type, NodeKind]] = {
 }
 _NO_END: Final = -1
 _SCHEMA_COMMENT: Final = "# {"
-_KEY_LINE: Final = re.compile(r"[\w./-]+:[ \t]+(#[^\n]*)")
-MERGE_COMMENT = re.compile(r"#\s*kpt-merge:\s*(?P<namespace>[^/\s]*)/(?P<name>\S*)\s*\Z")
+_KEY_LINE: Final = regex(r"[\w./-]+:[ \t]+(#[^\n]*)")
+MERGE_COMMENT = regex(r"#\s*kpt-merge:\s*(?P<namespace>[^/\s]*)/(?P<name>\S*)\s*\Z")
 """`# kpt-merge: NAMESPACE/NAME` beside `metadata:`: the name that the resource has upstream."""
 ATTRIBUTION = "cnrm.cloud.google.com/blueprint"
 """Annotation of resources of Config Connector to which kpt adds its own name, as `kpt-pkg`."""

@@ -4,7 +4,6 @@
 the SDK of kpt functions, which does not change.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -13,6 +12,8 @@ from typing import Any
 import orjson
 from msgspec import Struct, field
 from msgspec.structs import replace
+
+from reconciler.base.lazy import regex
 
 Served = tuple[str, str]
 """An apiVersion and a kind."""
@@ -23,7 +24,7 @@ _CHARTS = ("fn.kpt.dev/", "RenderHelmChart")
 _DEFINITIONS = "#/definitions/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _MAX_DEPTH = 64
-_STABLE = re.compile(r"(?:[^/]+/)?v\d+/")
+_STABLE = regex(r"(?:[^/]+/)?v\d+/")
 _REMOVED = (
     "apiextensions.k8s.io/v1beta1",
     "apiregistration.k8s.io/v1beta1",

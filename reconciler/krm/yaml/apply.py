@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from yaml import MappingNode
 
+from reconciler.base.lazy import regex
 from reconciler.krm.yaml.compose import PACKAGE_LIMITS, YamlError, YamlLimits
 from reconciler.krm.yaml.emit import (
     Indentation,
@@ -221,14 +222,14 @@ def _without(parent: Any, edit: DeleteKey | DeleteItem) -> Any:
     raise _absent(edit.path)
 
 
-ODD_BREAK: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+ODD_BREAK: Final = regex("\r(?!\n)|[\x85\u2028\u2029]")
 """Unusual line breaks of YAML 1.1; code that looks for line feeds would miss them."""
-_ANCHOR: Final = re.compile(r"&[^\s,\[\]{}]+")
+_ANCHOR: Final = regex(r"&[^\s,\[\]{}]+")
 _WIDEST: Final = 9
-_KEPT_BREAKS: Final = re.compile(r"[|>][1-9]?\+")
-_NOT_ALONE: Final = re.compile("[#&*!|>\r\t\x85\u2028\u2029]|\n *\n")
+_KEPT_BREAKS: Final = regex(r"[|>][1-9]?\+")
+_NOT_ALONE: Final = regex("[#&*!|>\r\t\x85\u2028\u2029]|\n *\n")
 """Part of the lines of a key that other lines may decide about, or that may decide about others."""
-_EMPTY_LINES: Final = re.compile(r"(?:\r?\n[ \t]*)+(?=\r?\n)")
+_EMPTY_LINES: Final = regex(r"(?:\r?\n[ \t]*)+(?=\r?\n)")
 
 
 class Replacement(NamedTuple):
@@ -658,8 +659,8 @@ def _end_of_first_line(tree: Tree, slot: Slot) -> int:
 
 
 _BOM: Final = "\ufeff"
-_BARE_LINE_END: Final = re.compile(r"(?<!\r)\n")
-_BLANK_LINES: Final = re.compile(r"^[ \t]*\n", re.MULTILINE)
+_BARE_LINE_END: Final = regex(r"(?<!\r)\n")
+_BLANK_LINES: Final = regex(r"^[ \t]*\n", re.MULTILINE)
 
 
 def apply_edits(text: str, edits: Iterable[Edit], limits: YamlLimits = PACKAGE_LIMITS) -> EditResult:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 from yaml._yaml import CParser
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 
 if TYPE_CHECKING:
@@ -103,16 +104,16 @@ _ENCODINGS: Final = (
 # So many levels fit on the stack of every thread; texts that may be deeper are composed with a guard.
 _SAFE_OPENERS: Final = 1_000
 _SMALL: Final = 1_000
-_DEEP_LINE: Final = re.compile(r"\n[ \t?:-]{500}")
-_DEEP_FIRST_LINE: Final = re.compile(r"[ \t?:-]{500}")
+_DEEP_LINE: Final = regex(r"\n[ \t?:-]{500}")
+_DEEP_FIRST_LINE: Final = regex(r"[ \t?:-]{500}")
 # The lookbehind follows the character, so that the search can skip to its next occurrence.
-_MAYBE_ANCHOR: Final = re.compile(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
-_NON_SPECIFIC: Final = re.compile(r"!(?<![^\s\[{,]!)(?=\s)")
-_ANCHOR_OF_NODE: Final = re.compile(r"(?:![^\s]*\s+)?&")
-_BLOCK_HEADER: Final = re.compile(r"(?:[!&]\S*\s+)*[|>]([-+0-9]*)")
+_MAYBE_ANCHOR: Final = regex(r"&(?<![^\s\[{,]&)[A-Za-z0-9_-]")
+_NON_SPECIFIC: Final = regex(r"!(?<![^\s\[{,]!)(?=\s)")
+_ANCHOR_OF_NODE: Final = regex(r"(?:![^\s]*\s+)?&")
+_BLOCK_HEADER: Final = regex(r"(?:[!&]\S*\s+)*[|>]([-+0-9]*)")
 _SPACE: Final = r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*"
-_GAP: Final = re.compile(_SPACE)
-_PROPERTIES: Final = re.compile(rf"(?:[&!][^\s,\[\]{{}}]*(?=[\s,\]}}]|\Z){_SPACE})*")
+_GAP: Final = regex(_SPACE)
+_PROPERTIES: Final = regex(rf"(?:[&!][^\s,\[\]{{}}]*(?=[\s,\]}}]|\Z){_SPACE})*")
 
 
 def decode(data: bytes, limits: YamlLimits) -> tuple[str, str, bytes]:

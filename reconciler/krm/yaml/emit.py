@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 from msgspec import Struct
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.krm.yaml.compose import YamlError
 from reconciler.krm.yaml.load import ScalarError, type_plain
@@ -17,18 +18,18 @@ _DASH: Final = 2
 _DEEPEST: Final = 200
 _LARGEST: Final = 2**63
 _LONGEST_KEY: Final = 1000
-_UNPRINTABLE: Final = re.compile(  # few characters: a class of all others takes 4 ms to compile
+_UNPRINTABLE: Final = regex(  # few characters: a class of all others takes 4 ms to compile
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
 )
-_NOT_PLAIN: Final = re.compile(
+_NOT_PLAIN: Final = regex(
     r"[\s#&*!|>'\"%@`,\[\]{}?:]"  # an indicator or space at the start
     r"|-(?:\s|\Z)"
     r"|(?:---|\.\.\.)(?:\s|\Z)"
     r"|.*(?::(?:\s|\Z)|\s#|[\t\n]|\s\Z)",
     re.DOTALL,
 )
-_NOT_PLAIN_IN_FLOW: Final = re.compile(r"[,?\[\]{}]|:\Z")
-_READ_OTHERWISE: Final = re.compile(
+_NOT_PLAIN_IN_FLOW: Final = regex(r"[,?\[\]{}]|:\Z")
+_READ_OTHERWISE: Final = regex(
     r"=|<<|~"
     r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?"  # a date of YAML 1.1
     r"|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?"  # a number to base 60 of YAML 1.1

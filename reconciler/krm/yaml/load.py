@@ -6,7 +6,6 @@ Loading keeps no nodes. The position of a field is found by composing its docume
 import base64
 import binascii
 import math
-import re
 from collections.abc import Callable, Iterator
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final, cast
@@ -16,6 +15,7 @@ import orjson
 from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.lazy import regex
 from reconciler.base.text import plural
 from reconciler.base.values import PartlyCompared
 from reconciler.krm.yaml.compose import (
@@ -48,10 +48,10 @@ NUMBER_STARTS: Final = frozenset("+-.0123456789")
 _INFINITE: Final = frozenset(
     sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
 ) | frozenset((".nan", ".NaN", ".NAN"))
-_DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")
-_RADIX: Final = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]{1,16})|[bB]([01]{1,64})|[oO]?([0-7]{1,22}))\Z")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_TIMESTAMP: Final = re.compile(
+_DECIMAL: Final = regex(r"[-+]?(?:0|[1-9][0-9]{0,18})\Z")
+_RADIX: Final = regex(r"([-+]?)0(?:[xX]([0-9a-fA-F]{1,16})|[bB]([01]{1,64})|[oO]?([0-7]{1,22}))\Z")
+_FLOAT: Final = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_TIMESTAMP: Final = regex(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}.*)?\Z"
 )
 _STANDARD: Final = "tag:yaml.org,2002:"
@@ -185,9 +185,9 @@ _ANYTHING = YamlLimits(
     max_bytes=2**62, max_documents=2**62, max_nodes=2**62, max_depth=500, aliases=Aliases.BOUNDED
 )
 _typed_json = msgspec.json.Decoder(float_hook=type_number).decode
-_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+_LONG_INTEGER: Final = regex(rb"[0-9]{19}")
 """Fewer digits always fit into an int64."""
-_TYPED_NUMBER: Final = re.compile(rb"[0-9]{19}|[0-9][.eE]")
+_TYPED_NUMBER: Final = regex(rb"[0-9]{19}|[0-9][.eE]")
 _ESCAPES: Final = {"x": 4, "u": 6, "U": 10}
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from yaml import MappingNode, ScalarNode, SequenceNode
 
+from reconciler.base.lazy import regex
 from reconciler.krm.yaml.compose import (
     PACKAGE_LIMITS,
     UNTAGGED,
@@ -122,7 +123,7 @@ class CommentIndex(Struct):
         return "\n".join(line.text for line in lines), span
 
 
-_COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+_COMMENT: Final = regex(r"(?<!\S)#[^\r\n]*")
 _SPACE: Final = " \t\r"
 _NO_LIMIT: Final = 2**31
 _ENDING: Final = (CommentPosition.BELOW, CommentPosition.TAIL)
@@ -330,7 +331,7 @@ _DEEPEST: Final = 10_000
 _CACHED_TREES: Final = 64
 _KEPT_LENGTH: Final = 8192
 """In characters: a tree takes many times the memory of its text."""
-_LINE_END: Final = re.compile(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
+_LINE_END: Final = regex(r"(?:[ \t]+(#[^\r\n]*)|[ \t]*)(?=[\r\n]|\Z)")
 """The text behind the last value of a line: nothing, or a comment."""
 
 

@@ -1,11 +1,11 @@
 """Add kpt's merge comments and upstream identifiers, which name the upstream resource of each resource."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
+from reconciler.base.lazy import regex
 from reconciler.functions.resources import RESOURCE_ENDINGS, ignored_paths
 from reconciler.krm.documents import ResourceDocument, documents_of, join_documents, resources_in
 from reconciler.krm.merge import (
@@ -26,18 +26,18 @@ from reconciler.render.update.sides import Sides
 
 _ANNOTATION: Final = ("metadata", "annotations", UPSTREAM_IDENTIFIER)
 # kpt writes what it did to a resource of Google's Config Connector into the annotation `blueprint`.
-_KPT_NAME: Final = re.compile(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
+_KPT_NAME: Final = regex(r"k(?:pt|rm)(?:-(?:pkg|fn|live))+")
 DEFAULT_NAMESPACE: Final = "default"
 _CACHED_FILES: Final = 4096
 _NAMESPACE: Final = b"\n  namespace:"
-_MARKED: Final = re.compile(
+_MARKED: Final = regex(
     rb"(?:#[^\r\n]*\n)*apiVersion: (?P<version>[\w./-]+)\nkind: (?P<kind>\w+)\n"
     rb"metadata: # kpt-merge: (?P<namespace>[\w.-]*)/(?P<name>[\w.:-]+)\n"
     rb"(?:  [^\r\n]+\n)*?  annotations:\n(?:    [^\r\n]+\n)*?"
     rb"    internal\.kpt\.dev/upstream-identifier: '(?P<identifier>[^'\r\n]+)'\n"
 )
-_FLOW_METADATA: Final = re.compile(rb"\bmetadata[\"']?:\s*\{")
-_SECOND: Final = re.compile(rb"\r|(?m:^---)")
+_FLOW_METADATA: Final = regex(rb"\bmetadata[\"']?:\s*\{")
+_SECOND: Final = regex(rb"\r|(?m:^---)")
 _IN_NONE: Final = b"# kpt-merge: /"
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.base.errors import Exit
+from reconciler.base.lazy import regex
 from reconciler.krm.merge import (
     CompatibleMerge,
     FieldMerge,
@@ -44,7 +45,7 @@ _MERGED: Final = ("info", "pipeline", "inventory", "status")
 _LINKS: Final = ("upstream", "upstreamLock")
 _METADATA: Final = ("labels", "annotations")
 # The usual spelling; anchored at the line, so that `updateStrategy` elsewhere does not match.
-_STRATEGY: Final = re.compile(
+_STRATEGY: Final = regex(
     rb"^upstream:[^\S\n]*\n(?:[ ]+.*\n)*?[ ]+updateStrategy:[ ]+([a-z-]+)[ ]*$", re.MULTILINE
 )
 # Owner and place of a downstream package: an upstream that was itself generated has others.
@@ -53,7 +54,7 @@ _PLAIN_HEAD: Final = (
     b"apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: a\n"
     b"  annotations:\n    %s: a\n    %s: a\n" % (LOCATION.encode(), OWNER.encode())
 )
-_HEAD: Final = re.compile(
+_HEAD: Final = regex(
     rb"apiVersion: kpt\.dev/v1\nkind: Kptfile\nmetadata:\n  name: [a-z][a-z0-9-]*\n"
     rb"(?P<annotations>  annotations:\n    %s: [a-z][a-z0-9./-]*\n    %s: [a-z][a-z0-9./-]*\n)?"
     % (re.escape(LOCATION).encode(), re.escape(OWNER).encode())

@@ -1,6 +1,5 @@
 """Match the resources of a package across its three sides, merge each, and write them to their files."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.api.kptfile import PACKAGE_CONTEXT_NAME
+from reconciler.base.lazy import regex
 from reconciler.krm.bookkeeping import without_versions
 from reconciler.krm.documents import ResourceDocument, ResourceFile, join_documents
 from reconciler.krm.merge import (
@@ -58,7 +58,7 @@ OF_UPSTREAM, OF_LOCAL = "comments-of-upstream", "comments-of-local"
 
 _BOTH_CHANGED = "both sides changed this comment, and local's stays"
 _GONE = "a comment goes with its value"
-_COMMENT: Final = re.compile(r"(?<!\S)#[^\r\n]*")
+_COMMENT: Final = regex(r"(?<!\S)#[^\r\n]*")
 
 
 class DocumentSides(NamedTuple):
