@@ -30,7 +30,7 @@ from reconciler.cli.output import (
     with_shard,
 )
 from reconciler.plan.changes import Outcome, Plan, exit_of
-from reconciler.report.build import build_report, tell, tell_outcome
+from reconciler.report.build import build_report, needs_after, tell, tell_outcome
 from reconciler.report.json import report_sarif, report_value
 from reconciler.report.text import need_lines, outcome_lines, plan_lines
 from reconciler.run.options import RunOptions
@@ -131,6 +131,9 @@ def show_report(
 
     def make(plan: Plan, done: Outcome | None) -> Any:
         is_text = printer.form is Output.TEXT
+        if is_text and done is not None:
+            needs = need_lines(needs_after(plan, done), paint=paint, width=width)
+            return [*needs, *outcome_lines(done, paint=paint, quiet=True)]
         now, unfolded = printer.now if is_text else 0, unchanged and is_text
         report = build_report(plan, planned.names, done, unfolded=unfolded, detailed=detailed, now=now)
         match printer.form:
@@ -142,9 +145,6 @@ def show_report(
                 return plan_markdown(report)
             case Output.SARIF:
                 return report_sarif(report)
-        if done is not None:
-            needs = need_lines(report.needs, paint=paint, width=width)
-            return [*needs, *outcome_lines(done, paint=paint, quiet=True)]
         return [*plan_lines(report, paint=paint, quiet=quiet, shows_needs=not to_apply, width=width)]
 
     made = tell(planned.plan, lambda plan: tell_outcome(outcome, lambda done: make(plan, done)))
