@@ -52,7 +52,7 @@ from reconciler.policy.settings import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegistryPolicy(SettingsGroup):
     """Registries, which `index sync` and `package from-chart` read, and no other command."""
 
@@ -100,7 +100,7 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Kinds of resources by class, the most dangerous first."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RiskPolicy(SettingsGroup):
     """Changes that reports list first."""
 
@@ -152,7 +152,7 @@ def _gpg_key(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VerifyRule(SettingsGroup):
     """Keys that the tags of upstream revisions must be signed with, in the repositories below one URL."""
 
@@ -286,7 +286,7 @@ class LockMode(StrEnum):
     REVIEWED = "reviewed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits(SettingsGroup):
     """Bounds on every input."""
 
@@ -334,7 +334,7 @@ class Limits(SettingsGroup):
     """Estimated cost of one CEL expression."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SnapshotPolicy(SettingsGroup):
     """The cluster snapshot."""
 
@@ -353,7 +353,7 @@ class OnRefused(StrEnum):
     PROBLEM = "problem"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AdmissionPolicy(SettingsGroup):
     """Changes that clusters would refuse."""
 
@@ -364,7 +364,7 @@ class AdmissionPolicy(SettingsGroup):
     reports name the clusters that lack them. As if it were set where any snapshot lists such a kind."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublishPolicy(SettingsGroup):
     """Publication of merged drafts."""
 
@@ -372,7 +372,7 @@ class PublishPolicy(SettingsGroup):
     """Tag merged packages as `<package>/vN`, hotfixes too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeletionGuard(SettingsGroup):
     """How much one plan may delete without consent."""
 
@@ -384,7 +384,7 @@ class DeletionGuard(SettingsGroup):
     """Largest number of deletions, whatever is owned."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReviewedLockPolicy(SettingsGroup):
     """Reviewed locks."""
 
@@ -392,7 +392,7 @@ class ReviewedLockPolicy(SettingsGroup):
     """A new variant waits until its first pin is merged; otherwise it takes that one at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LockPolicy(SettingsGroup):
     """How pins of floating upstreams and of dependencies change."""
 
@@ -423,7 +423,7 @@ class Selection(StrEnum):
     MAX_MINOR = "max-minor"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SelectPolicy(SettingsGroup):
     """Which of the versions that all needs allow is taken: counted from the locked one where there is one."""
 
@@ -437,7 +437,7 @@ class SelectPolicy(SettingsGroup):
     """Of kpt packages."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DependencyPolicy(SettingsGroup):
     """Choice of dependencies, and the place of the manifests that are generated for them."""
 
@@ -460,7 +460,7 @@ class DependencyPolicy(SettingsGroup):
     """Namespace with the Carvel packages for all namespaces of a cluster: `-packaging-global-namespace`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FunctionPolicy(SettingsGroup):
     """Functions of packages: built-in functions always run, others only if they are listed here."""
 
@@ -501,7 +501,7 @@ def _number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExitPolicy(SettingsGroup):
     """Exit codes of `plan`, `apply` and the action; JSON always lists every class that applies."""
 
@@ -509,7 +509,7 @@ class ExitPolicy(SettingsGroup):
     """Exit code while packages wait for people and nothing else is wrong: `7`, or `0` for no failure."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy(SettingsGroup):
     """Every choice of one instance."""
 

@@ -40,7 +40,7 @@ class ForgeKind(StrEnum):
 MergeMethod = Literal["", "merge", "squash", "rebase"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ForgeRule(SettingsGroup):
     """The forge of the repositories below one URL."""
 
@@ -57,7 +57,7 @@ class ForgeRule(SettingsGroup):
     """Prefix that makes a title a draft's on Gitea and Forgejo, one of WORK_IN_PROGRESS_PREFIXES there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CredentialRule(SettingsGroup):
     """Source of one credential: names of variables and files, never a secret itself."""
 
@@ -92,7 +92,7 @@ class CredentialRule(SettingsGroup):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WriteLimits:
     """How fast one identity writes to a forge: 60 a minute and 400 an hour are below GitHub's limits.
 
@@ -185,7 +185,7 @@ _PERSON = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$"
 Person = Annotated[str, *matching(_PERSON, "a user, or a team as owner/team")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReviewRule(SettingsGroup):
     """People who are asked for some pull requests; a rule applies where all that it names matches."""
 
@@ -208,7 +208,7 @@ def _cron(text: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PullRequestPolicy(SettingsGroup):
     """When and how changes become pull requests."""
 
@@ -261,7 +261,7 @@ class PullRequestPolicy(SettingsGroup):
         return WriteLimits(self.writes_per_minute, self.writes_per_hour, float(self.max_wait_s))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApprovalRule(SettingsGroup):
     """One rule of automatic approval; drafts with unmet gates or open conflicts are never approved."""
 
@@ -283,7 +283,7 @@ class ApprovalRule(SettingsGroup):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApprovalPolicy(SettingsGroup):
     """Automatic approval."""
 
@@ -299,7 +299,7 @@ class Author(NamedTuple):
     email: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommitPolicy(SettingsGroup):
     """How commits are made."""
 

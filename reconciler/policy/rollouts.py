@@ -51,7 +51,7 @@ Template = Annotated[str, AfterValidator(_template)]
 Selector = Annotated[dict[str, Any], Field(json_schema_extra=SELECTOR_SCHEMA)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ObjectGate(SettingsGroup):
     """An object of the snapshot that must be healthy for each package of the wave."""
 
@@ -75,7 +75,7 @@ class ObjectGate(SettingsGroup):
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Gates(SettingsGroup):
     """Conditions of a complete wave, beside that its packages are published."""
 
@@ -87,7 +87,7 @@ class Gates(SettingsGroup):
     """A person lets the next wave begin, by the annotation `reconciler.dev/rollout-go` on the set."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wave(SettingsGroup):
     """Targets that move together. Those that an earlier wave has are not in a later one."""
 
@@ -121,7 +121,7 @@ def _unlike(waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
     return waves
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RolloutPolicy(SettingsGroup):
     """The waves of some sets; of several policies the first one with a matching selector applies."""
 

@@ -165,5 +165,4 @@ SETTINGS = ConfigDict(alias_generator=to_camel, defer_build=True, extra="forbid"
 class SettingsGroup:
     """Base of every group of settings."""
 
-    __slots__ = ()
     __pydantic_config__ = SETTINGS
