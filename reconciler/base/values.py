@@ -1,6 +1,6 @@
 """Values that are compared by some of their fields, held once, made late, or written as JSON."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -137,3 +137,16 @@ class LazyMapping(Mapping[K, V]):
 
     def __repr__(self) -> str:
         return repr(self._made)
+
+
+class LazyItems(Sequence[T]):
+    """A sequence of which `read` returns each item when it is looked up. `read` must be pure."""
+
+    def __init__(self, read: Callable[[int], T], count: int) -> None:
+        self._read, self._count = read, count
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._read(range(self._count)[place])
+
+    def __len__(self) -> int:
+        return self._count

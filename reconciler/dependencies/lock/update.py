@@ -66,7 +66,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
 )
 from reconciler.dependencies.solve.alternatives import any_version, qualified
-from reconciler.dependencies.solve.build_problem import owned_names, without_duplicates
+from reconciler.dependencies.solve.build_problem import without_duplicates
 from reconciler.dependencies.solve.problem import AlternativeSource, Explanation, Solution
 from reconciler.dependencies.solve.resolve import resolve_cluster, warnings_of
 from reconciler.names.problems import Problem, defect_problem
@@ -533,7 +533,7 @@ def _contested_owners(solution: Solution, after: Resolution, before: Resolution,
         return ()
     brought: dict[str, set[PackageId]] = {}
     for instance, candidate in solution.candidates.items():
-        for name in owned_names(candidate) if not instance.slot.target else ():
+        for name in candidate.owned_names if not instance.slot.target else ():
             brought.setdefault(name, set()).add(instance.package)
     owners = exclusive_owners(before, undecided)
     return tuple(o for o in owners if o not in held and brought.get(o[0], set()) - {o[1]})

@@ -420,6 +420,11 @@ class Candidate(PartlyCompared, frozen=True):
     def __str__(self) -> str:
         return f"{self.id.name} {self.version}"
 
+    @property
+    def owned_names(self) -> list[str]:
+        """The kinds and compositions that this version brings."""
+        return sorted({*(str(gvk.group_kind) for gvk in self.provides), *self.compositions})
+
     def drops(self, stored: StoredKind) -> tuple[str, ...]:
         """Return the stored versions of a kind that its definition does not have; none without one."""
         versions = {api.version for api in self.defined if api.group_kind == stored.kind}

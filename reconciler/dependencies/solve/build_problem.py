@@ -1,5 +1,6 @@
 """Build the resolution problem: the transitive closure over all candidate versions."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.base.values import grouped
+from reconciler.base.values import LazyItems, grouped
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.model.instances import Instance
 from reconciler.dependencies.model.packages import (
@@ -63,6 +64,36 @@ class BuiltProblem(Struct, frozen=True):
     problems: tuple[Problem, ...]
     lookup: CandidateLookup
     instances: Mapping[Instance, _Reached]
+
+
+class _ReachedNodes(dict[Instance, InstanceNode]):
+    """The instances of a cluster, each read when it is looked up first, and its versions likewise."""
+
+    def __init__(self, lookup: CandidateLookup) -> None:
+        self._lookup = lookup
+
+    def __missing__(self, instance: Instance) -> InstanceNode:
+        lookup, candidates = self._lookup, self._lookup.candidates(instance)
+        # A package that a cluster has once is in one context, whatever needs it.
+        scope = lookup.site_of(instance, RequirementContext(""))
+        node = _node(lookup, instance, _Reached(scope, candidates, dict.fromkeys(range(len(candidates)), ())))
+        read = functools.cache(lambda place: _shared_demands(lookup, instance, scope, candidates[place]))
+        node = self[instance] = replace(node, requirements=LazyItems(read, len(candidates)))
+        return node
+
+
+def reached_problem(inputs: ClusterInputs) -> BuiltProblem:
+    """Return the problem of a cluster of which only what is looked up is read."""
+    inputs, problems = without_duplicates(inputs)
+    lookup = CandidateLookup(inputs)
+    roots = tuple(_root(lookup, install)[0] for install in inputs.installs if not install.external)
+    problem = ResolutionProblem(
+        nodes=_ReachedNodes(lookup),
+        roots=roots,
+        forbid_cycles=frozenset(inputs.choices.forbid_cycles),
+        budget=inputs.choices.budget,
+    )
+    return BuiltProblem(problem, problems, lookup, {})
 
 
 def build_problem(
@@ -250,7 +281,7 @@ def _excluded_versions(
             and not need.range.allows(platforms[need.platform])
         ]
         # Things that another package has and does not hand over.
-        owned = owned_names(candidate) if lookup.holders and not instance.slot.target else []
+        owned = candidate.owned_names if lookup.holders and not instance.slot.target else []
         holders = ((name, lookup.holders.get(name, package)) for name in owned)
         causes += [
             Cause(CauseKind.HELD, package, name, holder)
@@ -294,11 +325,6 @@ def unknown_aliases(install: Install | None, candidate: Candidate) -> list[str]:
     return sorted({alias for alias, _ in install.bindings} - {r.alias for r in candidate.requires})
 
 
-def owned_names(candidate: Candidate) -> list[str]:
-    """Return the kinds and compositions that a version brings."""
-    return sorted({*(str(gvk.group_kind) for gvk in candidate.provides), *candidate.compositions})
-
-
 def _add_existing(lookup: CandidateLookup, nodes: dict[Instance, InstanceNode]) -> None:
     """Add the passive alternatives of each requirement: before the locked ones, which need the instance."""
     present = InstanceIndex(nodes, lookup)
@@ -338,7 +364,7 @@ def _same_kind(nodes: dict[Instance, InstanceNode]) -> Iterator[Incompatibility]
     owners: dict[str, dict[Instance, set[int]]] = {}
     for instance, node in nodes.items():
         for place, candidate in enumerate(node.candidates):
-            for owned in owned_names(candidate):
+            for owned in candidate.owned_names:
                 owners.setdefault(owned, {}).setdefault(instance, set()).add(place)
     for owned, by_instance in owners.items():
         instances = list(by_instance.items())

@@ -23,7 +23,6 @@ from reconciler.dependencies.model.packages import (
     Platform,
 )
 from reconciler.dependencies.solve.alternatives import lacks, qualified
-from reconciler.dependencies.solve.build_problem import owned_names
 from reconciler.dependencies.solve.problem import (
     Cause,
     CauseKind,
@@ -253,7 +252,7 @@ class NextStep:
         """Tell whether every version of a package that is within reach brings one of these things."""
         nodes = (node for node in self.problem.nodes.values() if node.instance.package == package)
         versions = [node.candidates[place] for node in nodes for place in node.order]
-        return bool(versions) and not any(names.isdisjoint(owned_names(version)) for version in versions)
+        return bool(versions) and not any(names.isdisjoint(version.owned_names) for version in versions)
 
     def _along(self, owners: Iterable[PackageId], others: Container[Install]) -> list[Install]:
         """Return the further installs that need packages from which something is taken over."""
@@ -749,7 +748,7 @@ class _Explainer:
     def _concerned(self, cause: Cause) -> Iterator[Candidate]:
         for node in self.problem.nodes.values():
             for place, candidate in enumerate(node.candidates):
-                if cause in node.banned.get(place, ()) or cause.subject in owned_names(candidate):
+                if cause in node.banned.get(place, ()) or cause.subject in candidate.owned_names:
                     yield candidate
 
     def path(self, instance: Instance) -> str:

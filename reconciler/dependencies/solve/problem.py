@@ -1,6 +1,6 @@
 """The finite resolution problem of one cluster, what a solver answers, and the solution of the whole."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -128,7 +128,7 @@ class InstanceNode(Struct, frozen=True):
     instance: Instance
     candidates: tuple[Candidate, ...]
     order: tuple[int, ...]
-    requirements: tuple[tuple[InstanceRequirement, ...], ...]
+    requirements: Sequence[tuple[InstanceRequirement, ...]]
     banned: Mapping[int, tuple[Cause, ...]]
     reached: frozenset[int]
     locked: int | None = None

@@ -25,7 +25,7 @@ from reconciler.dependencies.model.packages import (
     Requirement,
 )
 from reconciler.dependencies.solve.alternatives import qualified
-from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem
+from reconciler.dependencies.solve.build_problem import BuiltProblem, build_problem, reached_problem
 from reconciler.dependencies.solve.explain import explain, explain_skipped
 from reconciler.dependencies.solve.problem import (
     Alternative,
@@ -48,6 +48,7 @@ from reconciler.dependencies.solve.sat import (
     BudgetError,
     Questions,
     assign,
+    assign_greedily,
     attempt,
     contradiction,
     is_solvable,
@@ -105,8 +106,14 @@ def resolve_cluster(inputs: ClusterInputs) -> Solution:
 
 
 def _attempts(inputs: ClusterInputs) -> tuple[BuiltProblem, list[_Attempt]]:
-    """Attempt every part; where one has no answer, with all versions that could be part of one."""
-    built = build_problem(inputs, free=False)
+    """Attempt the whole with what it reaches, else each part with what ranges admit.
+
+    Where a part has no answer, all versions that could be part of one are read.
+    """
+    built = reached_problem(inputs)
+    if (greedy := assign_greedily(built.problem)) is not None:
+        return built, [(built.problem, greedy, None)]
+    built = build_problem(inputs, free=False, narrower=built)
     parts = list(split_problem(built.problem))
     unsolved = set[Cause]()
     with suppress(BudgetError):

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from reconciler.base.text import plural, verb
 from reconciler.base.values import grouped
 from reconciler.dependencies.model.instances import Instance
-from reconciler.dependencies.model.packages import PackageNeed
+from reconciler.dependencies.model.packages import Ecosystem, PackageNeed
 from reconciler.dependencies.solve.problem import (
     CYCLE_CAUSE,
     PRESENT,
@@ -608,11 +608,14 @@ class _LexicographicSearch(Struct):
     chosen: dict[Instance, int] = field(default_factory=dict)
     selected: dict[Cause, Alternative] = field(default_factory=dict)
     skipped: list[Cause] = field(default_factory=list)
+    _ranges: dict[Instance, frozenset[int]] = field(default_factory=dict)
     _queues: tuple[deque[RequirementClauses], ...] = field(
         default_factory=lambda: (deque(), deque(), deque())
     )
 
     def enqueue(self, group: RequirementClauses) -> None:
+        if group.is_direct:
+            self._narrow(group.demand.alternatives[0])
         # One alternative first, then several, then optional.
         has_choice = len(group.demand.alternatives) > 1
         self._queues[2 if group.demand.optional else has_choice].append(group)
@@ -630,7 +633,13 @@ class _LexicographicSearch(Struct):
             return
         self.selected[group.demand.cause] = way
         if way.instance is not None and way.active and way.instance not in self.chosen:
+            self._narrow(way)
             self._choose(way.instance)
+
+    def _narrow(self, way: Alternative) -> None:
+        """Note the range of a way that is taken: no question is needed for the versions outside."""
+        if way.instance is not None:
+            self._ranges[way.instance] = self._ranges.get(way.instance, way.allowed) & way.allowed
 
     def _rank(self, group: RequirementClauses, way: Alternative) -> tuple[bool, bool, int, bool]:
         sticky = self.problem.locked_alternatives.get(group.demand.cause)
@@ -642,10 +651,87 @@ class _LexicographicSearch(Struct):
     def _choose(self, instance: Instance) -> None:
         node = self.problem.nodes[instance]
         versions = self.solver.formula.versions[instance]
-        place = next(place for place in self.places[instance] if self.solver.prefers(versions[place]))
+        places = (place for place in self.places[instance] if place in self._ranges[instance])
+        place = next(place for place in places if self.solver.prefers(versions[place]))
         self.chosen[instance] = place
         for demand in node.requirements[place]:
             self.enqueue(self.solver.formula.groups[demand.cause])
+
+
+class _GreedyWalk(Struct):
+    """Chooses versions as `lexicographic_assignment` does, but asks no solver.
+
+    It passes over a version that contradicts what is decided. So where everything gets decided, no other
+    valid assignment comes before this one; where not, only a solver knows, which is a `LookupError` here.
+    """
+
+    problem: ResolutionProblem
+    chosen: dict[Instance, int] = field(default_factory=dict)
+    selected: dict[Cause, Alternative] = field(default_factory=dict)
+    _left: dict[Instance, tuple[int, ...]] = field(default_factory=dict)
+    """The versions that each instance may still have, the preferred one first."""
+    _owners: dict[str, Instance] = field(default_factory=dict)
+
+    def walk(self) -> None:
+        """Choose a version of everything that is needed."""
+        links: dict[Instance, list[Instance]] = {}
+        queue = [self._require(demand) for demand in self.problem.roots]
+        for instance in (instance for instance in queue if instance not in links):
+            node = self.problem.nodes[instance]
+            place = next((place for place in self._left[instance] if self._fits(instance, place)), None)
+            if place is None:
+                raise LookupError(instance)
+            self.chosen[instance], self._left[instance] = place, (place,)
+            self._owners |= dict.fromkeys(node.candidates[place].owned_names, instance)
+            links[instance] = [self._require(demand) for demand in node.requirements[place]]
+            queue += links[instance]
+        # Only a solver finds versions that need one another in no circle.
+        graphlib.TopologicalSorter(links if self.problem.forbid_cycles else {}).prepare()
+
+    def _fits(self, instance: Instance, place: int) -> bool:
+        node = self.problem.nodes[instance]
+        owners = {self._owners.get(name, instance) for name in node.candidates[place].owned_names}
+        ways = map(self._only_way, node.requirements[place])
+        is_open = (not way.allowed.isdisjoint(self._versions(target)) for way, target in ways)
+        return owners <= {instance} and all(is_open)
+
+    def _require(self, demand: InstanceRequirement) -> Instance:
+        way, target = self._only_way(demand)
+        self.selected[demand.cause] = way
+        self._left[target] = tuple(place for place in self._versions(target) if place in way.allowed)
+        if not self._left[target]:
+            raise LookupError(target)
+        return target
+
+    def _versions(self, instance: Instance) -> tuple[int, ...]:
+        if instance not in self._left:
+            node = self.problem.nodes[instance]
+            # As few locked versions as possible change: none.
+            order = node.order if node.locked is None else (node.locked,)
+            self._left[instance] = tuple(place for place in order if place not in node.banned)
+        return self._left[instance]
+
+    def _only_way(self, demand: InstanceRequirement) -> tuple[Alternative, Instance]:
+        """Return the one way to meet a requirement, and its instance, where the version alone is open."""
+        needs = demand.requirement.alternatives
+        is_open = not demand.is_plain or not demand.requirement.may_install_all or len(needs) > 1
+        way = demand.alternatives[0] if not is_open and isinstance(needs[0], PackageNeed) else None
+        if way is None or way.instance is None or way.instance.ecosystem is not Ecosystem.XPKG:
+            raise LookupError(demand)
+        return way, way.instance
+
+
+def assign_greedily(problem: ResolutionProblem) -> Assignment | None:
+    """Return what `assign` does where that takes no solver, else None.
+
+    Versions that it does not try are not looked up in the problem.
+    """
+    greedy = _GreedyWalk(problem)
+    try:
+        greedy.walk()
+    except (LookupError, graphlib.CycleError):
+        return None
+    return Assignment(greedy.chosen, greedy.selected)
 
 
 class Questions:
@@ -734,6 +820,8 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
     Raises:
         BudgetError: The budget of conflicts ran out first.
     """
+    if (answer := assign_greedily(problem)) is not None:
+        return answer
     ranges: dict[Instance, frozenset[int]] = {}
     for demand in problem.roots:
         alternative = demand.alternatives[0] if demand.is_plain else None
