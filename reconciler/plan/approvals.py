@@ -444,6 +444,8 @@ def find_objections(plan: Plan) -> dict[Place, Objection]:
     for change in plan.changes:
         for head, objection in (*_losing(change, plan), *_of_draft(change, plan)):
             objections.setdefault((change.package.url, head), objection)
+    for place, objection in _emptied(plan):
+        objections.setdefault(place, objection)
     return objections
 
 
@@ -536,6 +538,19 @@ def _of_draft(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
         if texts:
             objection = Objection(_LAST, f"{what}: {'; '.join(map(str, texts))}", step=step)
             yield from ((head, objection) for head in {change.group, short_branch(target.draft.ref)} - {""})
+
+
+def _emptied(plan: Plan) -> Iterator[tuple[Place, Objection]]:
+    """Yield the open groups from which people took everything: merging one only proposes that again."""
+    views = plan.context.inventory.views.values() if plan.context is not None else ()
+    drafts = {(v.url, d.ref) for v in views for package in v.packages.values() for d in package.drafts}
+    for view in views:
+        for branch in view.groups:
+            is_left = branch.merged or branch.deleted or (view.url, branch.ref) in drafts
+            if branch.dropped and not is_left:
+                who = f"A person took {some(sorted(branch.dropped), _MOST_NAMES)} out of it"
+                objection = Objection(_LAST, "proposes nothing", who, "close it")
+                yield (view.url, short_branch(branch.ref)), objection
 
 
 def ended_by(change: Change) -> Iterator[str | int]:

@@ -256,7 +256,7 @@ def _grouped(
             branch = own_groups.groups.get(ref)
             if branch is not None and member.target.package.path in branch.dropped:
                 held = Held(Veto.GROUP, Reason.HELD_BACK, TAKEN_OUT, waits=True)
-                places[member.change.package] = GroupPlace(held=held)
+                places[member.change.package] = GroupPlace(short_branch(ref), held=held)
             else:
                 by_branch.setdefault(ref, []).append(member)
     for ref, some in sorted(by_branch.items()):

@@ -17,6 +17,7 @@ from tests.support.world import Said, World
 pytestmark = pytest.mark.slow
 
 BRANCH = "reconciler/fleet/group/repository/default/edge/1"
+FILES = ("Kptfile", "app.yaml", "package-context.yaml")
 NEXT = "reconciler/fleet/group/repository/default/edge/2"
 CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1
@@ -206,6 +207,28 @@ def test_a_package_that_becomes_unready_leaves_the_open_group(fleet: Fleet) -> N
     changed = fleet.edge.git.diff(fleet.edge.oid("main") + "^", fleet.edge.oid(NEXT))
     assert {d.new_file.path.split("/")[0] for d in changed.deltas} == {"p00", "p02", "p01"}
     assert fleet.image("p01", NEXT) == "mine"
+
+
+@pytest.mark.parametrize("taken", [1, 3])
+def test_packages_that_people_take_out_wait_for_the_pull_request_of_their_group(
+    fleet: Fleet, taken: int
+) -> None:
+    fleet.apply()
+    files = {f"{name}/{file}": None for name in fleet.names[:taken] for file in FILES}
+    fleet.edge.commit(files, branch=BRANCH, message="Not these\n")
+    fleet.apply()
+
+    rows = fleet.world.run("status").out.splitlines()
+    tip = fleet.edge.oid(BRANCH)
+    approved = fleet.world.run("approve", "--all")
+
+    assert all(any(row.startswith(f"edge/{n} ") and "edge#1" in row for row in rows) for n in fleet.names)
+    if taken == len(fleet.names):
+        assert (approved.code, "Pull request edge#1 proposes nothing" in approved.out) == (Exit.REFUSED, True)
+        assert "A person took p00, p01, p02 out of it" in approved.out
+        assert fleet.edge.oid(BRANCH) == tip
+    else:
+        assert (approved.code, fleet.heads()) == (Exit.DONE, [])
 
 
 def test_a_branch_that_only_looks_like_a_group_is_nobody_s(fleet: Fleet) -> None:

@@ -204,6 +204,7 @@ def test_package_that_people_took_out_of_the_open_group_is_kept_back() -> None:
         reason=Reason.HELD_BACK,
         message=TAKEN_OUT,
         tree=oid("b1"),
+        group=HEAD,
         writes=(tag,),
         pull=None,
         waits=True,
