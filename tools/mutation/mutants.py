@@ -35,6 +35,11 @@ class Function:
     def __str__(self) -> str:
         return f"{self.path}::{self.name}"
 
+    @property
+    def is_of_worker(self) -> bool:
+        """Whether it runs in a worker, a fresh interpreter that forks of this one cannot change."""
+        return self.path.endswith("_worker.py")
+
 
 @dataclass(frozen=True)
 class Mutant:

@@ -31,6 +31,8 @@ from tools.mutation.mutants import Function
 LONGEST_S = 45
 """The time on the clock after which a test is given up: much more than the CPU time of those that count."""
 
+ASKS = "reconciler/functions/runtimes/process.py::Worker.ask"
+
 
 @dataclass(eq=False)
 class Recorder:
@@ -181,7 +183,8 @@ class Reach:
         recorded = self._recorded_functions()
         tests: dict[tuple[Function, int], list[ReachingTest]] = {at: [] for at in lines}
         for at in lines:
-            block = self._block_at(*at)
+            # A worker marks nothing: its tests are those that ask one.
+            block = Block(ASKS, 0, 0, 0) if at[0].is_of_worker else self._block_at(*at)
             for record in records:
                 if block.function in imported:
                     tests[at] += _tests_in(record, "/".join(at[0].path.split("/")[:2]))

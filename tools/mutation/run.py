@@ -136,7 +136,8 @@ def _choose_tests(options: argparse.Namespace, mutants: Sequence[Mutant]) -> lis
             left -= test.seconds
             if test.seconds <= options.limit and left >= 0:
                 chosen.append(test)
-        choice.append(MutantTests(mutant, chosen, len(reaching), at_import=str(mutant.function) in imported))
+        at_import = str(mutant.function) in imported and not mutant.function.is_of_worker
+        choice.append(MutantTests(mutant, chosen, len(reaching), at_import=at_import))
     return choice
 
 

@@ -8,9 +8,11 @@ a mutant if it fails twice with it, the second time alone, and passes alone with
 import contextlib
 import enum
 import gc
+import importlib
 import os
 import resource
 import select
+import shutil
 import signal
 import tempfile
 import time
@@ -142,7 +144,9 @@ class MutantRunner:
         with contextlib.suppress(BaseException):
             os.setsid()
             _isolate(scratch)
-            if mutant and not self.is_imported:
+            if mutant and mutant.function.is_of_worker:
+                self._give_to_workers(mutant, scratch / "root")
+            elif mutant and not self.is_imported:
                 self._install(mutant)
             self.fork_server()
             items = [self._items[test.id] for test in tests]
@@ -161,8 +165,16 @@ class MutantRunner:
         for function, code in self._replacements(mutant):
             function.__code__ = code
 
+    def _give_to_workers(self, mutant: Mutant, root: Path) -> None:
+        """Let workers import a copy of the package that has the mutant."""
+        shutil.copytree(self.root / self.package, root / self.package)  # with what is compiled already
+        (root / mutant.function.path).write_text(mutant.source, encoding="utf-8")
+        importlib.import_module(f"{self.package}.functions.runtimes.process")._ROOT = str(root)
+
     def _fits(self, mutant: Mutant) -> bool:
         """Tell whether the mutated code can replace some function: it closes over the same variables."""
+        if mutant.function.is_of_worker:
+            return True
         replacements = list(self._replacements(mutant))
         fits = (new.co_freevars == old.__code__.co_freevars for old, new in replacements)
         return bool(replacements) and all(fits)
