@@ -105,7 +105,7 @@ def has_charts(pin: Pin, variant: DesiredVariant, inventory: Inventory) -> bool:
     if state is None:
         return False
     headers = [state.main_header, *(draft.header for draft in state.drafts)]
-    return any(header is not None and header.has_charts for header in headers)
+    return any(header.has_charts for header in headers if header is not None)
 
 
 def subpackage_facts(subpackages: Sequence[SubpackagePin]) -> list[Any]:
@@ -127,10 +127,7 @@ Values = Mapping[str, Any]
 
 def variant_values(variant: DesiredVariant) -> Values:
     """Return the values that a variant asks for."""
-    spec = variant.spec
-    if not any(getattr(spec, name) is not None for name in _RENDERED):
-        return {}
-    return spec.model_dump(exclude_none=True, include=set(_RENDERED))
+    return variant.spec.model_dump(exclude_none=True, include=set(_RENDERED))
 
 
 def recorded_values(record: PackageVariantRecord) -> Values:

@@ -71,6 +71,7 @@ class RolloutWorld(ModelWorld):
 
     revision: int = 1
     targets: list[str] = field(default_factory=lambda: list(EDGES))
+    clusters: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     setters: dict[str, str] = field(default_factory=dict)
     orders: dict[str, str] = field(default_factory=dict)
@@ -194,7 +195,8 @@ class RolloutWorld(ModelWorld):
             labels = {"wave": WAVE_OF.get(key.name, "")}
             metadata = view.manifest.metadata.model_copy(update={"labels": labels})
             manifest = view.manifest.model_copy(update={"metadata": metadata})
-            views[key] = replace(view, manifest=manifest, cluster=key.name)
+            cluster = self.clusters.get(key.name, key.name)
+            views[key] = replace(view, manifest=manifest, cluster=cluster)
         return replace(
             read,
             repositories=views,

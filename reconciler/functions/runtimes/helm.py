@@ -14,7 +14,7 @@ import orjson
 from msgspec.structs import replace
 
 from reconciler.base.lazy import regex
-from reconciler.base.text import some, verb
+from reconciler.base.text import some
 from reconciler.base.values import Refused, whole_number
 from reconciler.functions.charts import (
     CHART_FILE,
@@ -254,7 +254,7 @@ def _refuse(call: ChartCall, reply: dict[str, Any], render: _Render) -> None:
 
 
 def _give(paths: str) -> str:
-    return verb(1 + paths.count(", "), "gives", "give")
+    return "give" if ", " in paths else "gives"
 
 
 class _Changing(NamedTuple):

@@ -73,6 +73,7 @@ def test_config_map_names_one_chart() -> None:
     value = load_documents(text.encode())[0].value
     assert find_value(call, value, ("main", "size"), files) == "v.yaml:2"
     assert find_value(call, value, ("nowhere",), files) == (*call.path, "values")
+    assert files.keys() - call.chart_files == {"Kptfile", "chart.yaml"}
     moved = {path.replace("charts/", "lib/"): file for path, file in files.items()}
     assert call_of(moved, config_map(chartHome="lib")).chart.name == "web"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.functions.pipeline import run_pipeline
+from reconciler.functions.pipeline import broken_files, run_pipeline
 from reconciler.functions.protocol import FunctionCall, FunctionResult, FunctionRun
 from reconciler.functions.runtimes.schemas import SchemaRuntime
 from reconciler.functions.step import PipelineResult, result_list
@@ -174,6 +174,11 @@ SELECTORS = [
     ("any of two", "    selectors:\n    - name: a\n    - name: b\n", {"a", "b"}),
     ("both fields", "    selectors:\n    - name: a\n      kind: Service\n", set()),
     ("no pattern is one", "    selectors:\n    - name: '*'\n", set()),
+    ("a label", "    selectors:\n    - labels: {for: a}\n", {"a"}),
+    ("all labels", "    selectors:\n    - labels: {for: a, tier: x}\n", set()),
+    ("an annotation", "    selectors:\n    - annotations: {of: b}\n", {"b"}),
+    ("labels and annotations", "    selectors:\n    - labels: {for: a}\n      annotations: {of: b}\n", set()),
+    ("exclude by label", "    exclude:\n    - labels: {for: a}\n    - kind: Kptfile\n", {"b"}),
     ("exclude", "    exclude:\n    - name: a\n    - kind: Kptfile\n", {"b"}),
     ("empty exclude", "    exclude:\n    - {}\n", {"a", "b", "p"}),
     ("twice selected, passed once", "    selectors:\n    - name: a\n    - kind: ConfigMap\n", {"a", "b"}),
@@ -183,9 +188,10 @@ SELECTORS = [
 @pytest.mark.parametrize(("reason", "selection", "want"), SELECTORS, ids=[case[0] for case in SELECTORS])
 def test_selectors_are_equality(reason: str, selection: str, want: set[str]) -> None:
     runtime = Python(look=change(lambda _: None))
-    given = files(steps("look") + selection, a=MAP.format(name="a"), b=MAP.format(name="b"))
+    marks = "{0}\n  labels: {{for: {0}}}\n  annotations: {{of: {0}}}"
+    maps = {name: MAP.format(name=marks.format(name)) for name in "ab"}
 
-    result = run_pipeline(given, [runtime])
+    result = run_pipeline(files(steps("look") + selection, **maps), [runtime])
 
     names = [item["metadata"]["name"] for item in runtime.calls[0].items]
     assert result.error == "", reason
@@ -707,3 +713,14 @@ def test_new_resources_get_files_that_clash_with_none(
             assert sorted(result.files.keys() - given.keys()) == new
             assert result.steps[0].files == tuple(new)
     assert dict(results[0].files) == dict(results[1].files)
+
+
+def test_files_that_were_whole_in_any_earlier_version_are_broken() -> None:
+    whole = MAP.format(name="a")
+    local = whole.replace("metadata:", 'metadata:\n  annotations: {config.kubernetes.io/local-config: "true"}')
+    first = files("", a=whole, same="b: [", local=local)
+    second = files("", b=whole, same="b: [")
+    now = files("", a="a: [", b="b: [", same="b: [", local="c: [", new="d: [")
+
+    assert broken_files(now, [now, first, second]).keys() == {"a.yaml", "b.yaml"}
+    assert broken_files(now, [now]) == {}

@@ -199,6 +199,7 @@ def package(secret: str, chart: str, **others: str) -> Files:
     ("secret", "chart", "text", "shown"),
     [
         (f"data: {{a: {encoded(VALUE)}}}", f"a: {VALUE}", f"a: {VALUE}", "a: ***"),
+        (f"data: {{a: {encoded('s3cret!').rstrip('=')}}}", "a: s3cret!", "a: s3cret!", "a: ***"),
         (f"stringData: {{a: {VALUE}}}", f"a: {VALUE}", f"x{VALUE}y", "x***y"),
         (f"stringData: {{a: {VALUE}}}", "a: b", f"- {VALUE}", "- ***"),
         (f"data: {{a: {encoded(VALUE)}}}", f"a: {encoded(VALUE)}", encoded(VALUE), "***"),

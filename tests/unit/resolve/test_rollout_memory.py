@@ -167,6 +167,33 @@ def test_a_target_that_joins_with_a_new_revision_has_the_old_one_until_its_wave(
     assert revisions(world) == all_at("web/v2")
 
 
+@pytest.mark.parametrize(("cluster", "moved"), [("c2", ["a1", "a2", "c2"]), ("c1", ["a1", "a2"])])
+def test_a_target_that_takes_the_place_of_another_one_of_its_cluster_waits_for_its_wave(
+    world: RolloutWorld, cluster: str, moved: list[str]
+) -> None:
+    world.clusters["c2"] = cluster
+    world.revision = 1
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    world.run()
+    world.revision = 2
+    world.targets[-1] = "c2"
+
+    assert updated(world.run()) == moved
+
+
+def test_a_package_that_is_back_at_the_revision_opens_no_ended_rollout(world: RolloutWorld) -> None:
+    run_to_end(world)
+    package = world.repositories["c2"].at(MAIN).packages["web"]
+    world.targets.remove("c2")
+    world.push("c2", {"web": None})
+    run_to_end(world)
+    world.push("c2", {"web": package})
+    world.targets.append("c2")
+
+    assert (the_rollout(world.plan()).phase, world.plan().is_empty) == (RolloutPhase.COMPLETE, True)
+
+
 def test_a_revision_from_before_that_is_gone_is_a_problem(world: RolloutWorld) -> None:
     run_to_end(world)
     first = world.repositories["blueprints"].refs.pop("refs/tags/web/v1")

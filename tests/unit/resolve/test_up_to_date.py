@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import InjectionSelector, PackageContext, PackageVariantSpec, Pipeline
 from reconciler.base.errors import Location
 from reconciler.expand import DesiredVariant
@@ -31,7 +32,7 @@ from tests.support.plan_values import (
     a_resolved,
     oid,
 )
-from tests.support.sets import repository, snapshot, world
+from tests.support.sets import a_package, registered, repository, snapshot, world
 from tests.support.values import replace
 
 Inputs = tuple[DesiredVariant, RepositoryView, Pin, Inventory]
@@ -93,6 +94,23 @@ def deployed(given: Inputs) -> Inputs:
     return given[0], replace(view, manifest=view.manifest.model_copy(update={"spec": spec})), *given[2:]
 
 
+def with_charts(
+    kubernetes: str = "1.30", *, is_draft: bool = False, **fields: Any
+) -> Callable[[Inputs], Inputs]:
+    header = KptfileHeader(has_charts=True)
+    drafts = (a_draft(header=None), a_draft(header=header)) if is_draft else ()
+    package = a_package("web", main_header=None if is_draft else header, drafts=drafts)
+    blueprints = registered("blueprints", packages={"web": package})
+
+    def changed(given: Inputs) -> Inputs:
+        variant, view, pin, inventory = with_spec(injectors=None)(given)
+        objects = replace(inventory.snapshot, versions={"kubernetes": kubernetes}, **fields)
+        views = {registration.key: registration for registration in (view, blueprints)}
+        return variant, view, pin, replace(inventory, repositories=views, snapshot=objects)
+
+    return changed
+
+
 READ: dict[str, Callable[[Inputs], Inputs]] = {
     "package context": with_spec(package_context=PackageContext(data={"a": "b"})),
     "pipeline": with_spec(pipeline=Pipeline(mutators=[])),
@@ -124,6 +142,9 @@ READ: dict[str, Callable[[Inputs], Inputs]] = {
     "snapshot of the cluster that is not there": lambda given: (given[0], replace(given[1], cluster="prod"),
         given[2], replace(given[3], snapshot=snapshot(clusters={"prod": Snapshot(cluster="prod",
         path="prod")}))),
+    "Kubernetes of charts": with_charts(),
+    "Kubernetes of charts in a draft": with_charts("1.31", is_draft=True),
+    "served APIs of charts": with_charts(served=frozenset({KIND})),
 }  # fmt: skip
 UNREAD: dict[str, Callable[[Inputs], Inputs]] = {
     "nothing": lambda given: given,
@@ -133,6 +154,9 @@ UNREAD: dict[str, Callable[[Inputs], Inputs]] = {
     "an object that no injector names": with_objects(a_team("blue", "1"), a_team("red", "2")),
     "time of the snapshot": with_objects(a_team("blue", "1"), a_team("red", "1"), time=99, taken=99),
     "suspension": with_policy(suspend=True),
+    "Kubernetes without charts": with_objects(
+        a_team("blue", "1"), a_team("red", "1"), versions={"kubernetes": "1.31"}
+    ),
 }
 
 
