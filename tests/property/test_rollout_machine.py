@@ -23,8 +23,6 @@ from tests.support.model import EPOCH, MAIN
 from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
 from tests.support.values import replace
 
-pytestmark = pytest.mark.slow
-
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 EDGE = st.sampled_from(EDGES)
 WAVE = st.sampled_from(ORDER)
@@ -254,5 +252,10 @@ def has_group(plan: Plan) -> bool:
     return any(isinstance(write, WriteGroup) for change in plan.changes for write in change.writes)
 
 
-Rollouts.TestCase.settings = settings(max_examples=20 * FUZZ, stateful_step_count=15)
-TestRollouts = Rollouts.TestCase
+class TestSomeRollouts(Rollouts.TestCase):
+    settings = settings(max_examples=3, stateful_step_count=10, derandomize=True)
+
+
+@pytest.mark.slow
+class TestRollouts(Rollouts.TestCase):
+    settings = settings(max_examples=20 * FUZZ, stateful_step_count=15)

@@ -717,7 +717,9 @@ def test_new_resources_get_files_that_clash_with_none(
 
 def test_files_that_were_whole_in_any_earlier_version_are_broken() -> None:
     whole = MAP.format(name="a")
-    local = whole.replace("metadata:", 'metadata:\n  annotations: {config.kubernetes.io/local-config: "true"}')
+    local = whole.replace(
+        "metadata:", 'metadata:\n  annotations: {config.kubernetes.io/local-config: "true"}'
+    )
     first = files("", a=whole, same="b: [", local=local)
     second = files("", b=whole, same="b: [")
     now = files("", a="a: [", b="b: [", same="b: [", local="c: [", new="d: [")
