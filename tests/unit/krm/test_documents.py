@@ -181,6 +181,9 @@ def test_file_that_is_split_and_joined_is_the_same(text: str, line_break: str, m
 def test_file_that_could_not_be_joined_again_is_not_split(file: File) -> None:
     assert resources_in(file) is None
     assert documents_of(file) == ()
+
+
+def test_file_as_large_as_the_limit_is_split() -> None:
     assert len(documents_of(File.of(b"a: 1\n#" + b" " * (PACKAGE_LIMITS.max_bytes - 6)))) == 1
 
 
