@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.support.ci import need
+from tests.support.command_server import write_client
 
 BASH = """\
 source <(reconciler completion bash)
@@ -36,7 +36,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A shell's environment in which this program is on the path."""
     return {
         "HOME": str(tmp_path_factory.mktemp("home")),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{write_client(tmp_path_factory.mktemp('bin'))}:{os.environ['PATH']}",
         "TERM": "dumb",
     }
 
