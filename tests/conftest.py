@@ -107,8 +107,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two workers more than there are cores: tests wait a quarter of their time for processes."""
-    return (os.cpu_count() or 1) + 2
+    """Run one worker more than there are cores: where a test waits, its processes mostly work."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
