@@ -187,7 +187,8 @@ def _environment(home: Path, path: str) -> dict[str, str]:
     (home / ".gitconfig").write_text(
         "[include]\n\tpath = .gitconfig-more\n[user]\n\tname = Ada\n\temail = ada@example.com\n"
         "[init]\n\tdefaultBranch = master\n"  # As Git has it, whatever this machine is set to.
-        "[advice]\n\tdetachedHead = false\n",
+        "[advice]\n\tdetachedHead = false\n"
+        "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n",
         encoding="utf-8",
     )
     kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
