@@ -1,7 +1,7 @@
 """Expand one manifest: validate, give defaults, unroll, render and name its variants, all or nothing."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ from reconciler.expand.targets import Context, TargetScope, named_clusters, unro
 from reconciler.expand.template import REGISTER, RenderedSpec, Renderer, missing_repository
 from reconciler.expand.variants import (
     CEL_EXTENSIONS,
+    MUTATORS,
     PAUSED,
     DesiredVariant,
     OwnerExpansion,
@@ -48,7 +49,6 @@ from reconciler.expand.variants import (
 )
 from reconciler.inventory.inventory import (
     Draft,
-    FieldMarks,
     FieldPath,
     Inventory,
     PackageRevision,
@@ -91,7 +91,7 @@ def expand_variant(
         key=variant.key,
         uid=metadata.uid or stable_uid(instance, *variant.key),
         spec=with_defaults(spec, repositories.get((spec.upstream and spec.upstream.repo) or "")),
-        source=source,
+        source=source if spec.mutators is None else source.moved(*MUTATORS),
         paused=is_paused(metadata) or is_paused(view.manifest.metadata),
         times=(source.time,),
         annotations=metadata.annotations or {},
@@ -427,29 +427,17 @@ def find_upstream(
     return _numbered(upstream, view, state)
 
 
-class ListedMarks(NamedTuple):
-    """Positions of a set's fields, in which the upstream is one of its list."""
-
-    marks: FieldMarks
-    number: int
-
-    def mark(self, path: FieldPath) -> tuple[int, int]:
-        """Return the position of a field, of the list where it is one of the upstream."""
-        is_upstream = path[:2] == ("spec", "upstream")
-        return self.marks.mark(("spec", "upstreams", self.number, *path[2:]) if is_upstream else path)
-
-
 def single_sets(pvs: Sourced[PackageVariantSet]) -> tuple[Sourced[PackageVariantSet], ...]:
     """Return a set as one for each of its upstreams, with the fields of that upstream where they are."""
-    spec, source = pvs.manifest.spec, pvs.source
+    spec = pvs.manifest.spec
     if spec.upstreams is None:
         return (pvs,)
     singles = []
     for index, upstream in enumerate(spec.upstreams):
         single = spec.model_copy(update={"upstream": upstream, "upstreams": None})
-        marks = ListedMarks(source.marks, index) if source.marks is not None else None
         manifest = pvs.manifest.model_copy(update={"spec": single})
-        singles.append(replace(pvs, manifest=manifest, source=replace(source, marks=marks)))
+        source = pvs.source.moved(("spec", "upstream"), ("spec", "upstreams", index))
+        singles.append(replace(pvs, manifest=manifest, source=source))
     return tuple(singles)
 
 

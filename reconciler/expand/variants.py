@@ -198,6 +198,18 @@ def spec_data(variant: DesiredVariant) -> dict[str, Any]:
     return variant.spec.model_dump(exclude_none=True)
 
 
+MUTATORS: tuple[FieldPath, FieldPath] = ("spec", "pipeline", "mutators"), ("spec", "mutators")
+"""The functions of a variant, and their alias (D18)."""
+
+
+def written_spec(variant: DesiredVariant, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a spec, as `spec_data` is, with its functions in the field that the manifest has."""
+    pipeline, (field, alias) = dict(spec.get("pipeline") or {}), MUTATORS
+    if variant.source.written(*field) != alias or "mutators" not in pipeline:
+        return spec
+    return {**spec, "mutators": pipeline.pop("mutators"), "pipeline": pipeline}
+
+
 def to_manifest(variant: DesiredVariant, inventory: Inventory) -> dict[str, Any]:
     """Return a variant as a manifest; a generated one carries its set's label and owner reference.
 

@@ -57,6 +57,28 @@ class FieldMarks(Protocol):
         """Return line and column, from 1, of the value at `path` or of its nearest existing ancestor."""
 
 
+class MovedMarks(NamedTuple):
+    """Positions of a manifest's fields in which `field`, as the program reads it, is written as `place`."""
+
+    marks: FieldMarks
+    field: FieldPath
+    place: FieldPath
+
+    def written(self, path: FieldPath) -> FieldPath:
+        """Return a field as the manifest has it."""
+        count = len(self.field)
+        return (*self.place, *path[count:]) if path[:count] == self.field else path
+
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        """Return the position of a field."""
+        return self.marks.mark(self.written(path))
+
+    def mark_inside(self, path: FieldPath, offset: int) -> tuple[int, int]:
+        """Return the position of a character of a field's text, or of the field."""
+        find, path = getattr(self.marks, "mark_inside", None), self.written(path)
+        return find(path, offset) if find else self.marks.mark(path)
+
+
 class Source(PartlyCompared, frozen=True):
     """Location of a manifest or object, and the committer time of its file's last change, in seconds.
 
@@ -76,6 +98,15 @@ class Source(PartlyCompared, frozen=True):
         if self.marks is None:
             return self.location
         return Location(self.location.path, *self.marks.mark(path))
+
+    def written(self, *path: str | int) -> FieldPath:
+        """Return the path of a field as the manifest has it, which may use an alias."""
+        return self.marks.written(path) if isinstance(self.marks, MovedMarks) else path
+
+    def moved(self, field: FieldPath, place: FieldPath) -> "Source":
+        """Return the source of a manifest that has a field in another place."""
+        marks = MovedMarks(self.marks, field, place) if self.marks is not None else None
+        return replace(self, marks=marks)
 
     def inside(self, offset: int, *path: str | int) -> Location:
         """Return the location of one character of a field's text, as near as the marks know it."""

@@ -16,7 +16,7 @@ from reconciler.base.values import PartlyCompared, read_record
 from reconciler.dependencies.lock.changes import VersionChange, by_danger, cluster_changes
 from reconciler.dependencies.lock.format import ClusterUpdate, read_locks
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.expand.variants import set_key, spec_data
+from reconciler.expand.variants import set_key, spec_data, written_spec
 from reconciler.inventory.inventory import FieldPath, Inventory
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
@@ -409,11 +409,7 @@ def _function_location(variant: DesiredVariant, fault: FunctionFault, template: 
         if places:
             place = fault.step_index if fault.step_index in places else places[0]
             field = (place, "exec" if functions[place].exec else "image")
-            # `spec.mutators` is another name of `spec.pipeline.mutators`: the one that is absent has no line.
-            return max(
-                variant.source.at(*template, "pipeline", stage, *field),
-                variant.source.at(*template, stage, *field),
-            )
+            return variant.source.at(*template, "pipeline", stage, *field)
     return None
 
 
@@ -472,7 +468,7 @@ def _variants(base: Side, head: Side) -> Iterable[VariantDifference]:
 
 def _changed(old: DesiredVariant, new: DesiredVariant) -> str:
     """Return the fields that a change of a manifest changes, with both values where they name an upstream."""
-    before, after = spec_data(old), spec_data(new)
+    before, after = (written_spec(variant, spec_data(variant)) for variant in (old, new))
     paths = [*changed_fields("spec", before, after)]
     fields = [_both(path, before, after) if path.startswith("spec.upstream.") else path for path in paths]
     paused = ["paused" if new.paused else "not paused any more"] if new.paused != old.paused else []

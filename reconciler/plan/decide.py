@@ -12,7 +12,7 @@ from reconciler.base.defects import DefectError, guard
 from reconciler.base.reasons import LEFT_BY_RUN, Reason
 from reconciler.base.text import Text, join_texts
 from reconciler.expand import DesiredVariant
-from reconciler.expand.variants import spec_data
+from reconciler.expand.variants import spec_data, written_spec
 from reconciler.inventory.inventory import Draft, PullRequest, PullState
 from reconciler.inventory.standing import SHORT
 from reconciler.names.ids import ObjectName, Oid, PackageKey, normalise_url
@@ -811,9 +811,10 @@ def _listed(causes: Sequence[str]) -> str:
 
 def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator[str]:
     """Yield what differs, what people write themselves first."""
-    now = spec_data(resolved.variant)
+    specs = (record.spec, spec_data(resolved.variant))
+    before, now = (written_spec(resolved.variant, spec) for spec in specs)
     for name in _SPEC:
-        yield from changed_fields(f"spec.{name}", record.spec.get(name), now.get(name))
+        yield from changed_fields(f"spec.{name}", before.get(name), now.get(name))
     objects = {**record.objects, **resolved.objects}
     yield from (
         f"object {name}" for name in sorted(objects) if record.objects.get(name) != resolved.objects.get(name)

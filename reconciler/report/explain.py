@@ -16,7 +16,6 @@ from reconciler.base.suggestions import next_step
 from reconciler.base.text import Text, join_texts
 from reconciler.base.values import whole_number
 from reconciler.expand import DesiredVariant
-from reconciler.expand.owners import ListedMarks
 from reconciler.expand.variants import FROM_TARGET, set_key, variant_key
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.resources import INPUT
@@ -415,16 +414,12 @@ class _Provenance(Struct, frozen=True):
 
     def _origin(self, *path: str | int) -> tuple[str, Location]:
         """Return the origin of a field of the variant's spec, and its location."""
-        marks = self.variant.source.marks
-        listed = ("spec", "upstreams", marks.number) if isinstance(marks, ListedMarks) else ()
-        name = field = path_text(path)
-        if listed and path[0] == "upstream":
-            name = path_text((*listed, *path[1:]))
+        place, field = self.variant.source.written("spec", *path), path_text(path)
         if self.variant.requested_by:
             return f"required by {self.variant.requested_by[0]}", self.variant.source.location
         if self.variant.set_key is None:
-            return f"spec.{field}", self.variant.source.at("spec", *path)
-        traced = self.trace.get(field, "")
+            return path_text(place), self.variant.source.at("spec", *path)
+        name, traced = field if place == ("spec", *path) else path_text(place), self.trace.get(field, "")
         origin = f"PackageVariantSet {self.variant.set_key}: {name}"
         where = self.variant.source.at(*self._place_in_set(path, traced))
         return f"{origin} = {traced}" if traced else origin, where

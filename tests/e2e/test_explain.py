@@ -91,6 +91,29 @@ def test_each_field_has_its_place(world: World, *, is_applied: bool) -> None:
     assert lock["value"] == Repo(world.root / "blueprints.git").oid("web/v3")
 
 
+def test_functions_of_the_alias_have_the_place_where_they_are_written(world: World) -> None:
+    path, alias = (
+        manifest(EDGE, "web"),
+        MORE.replace("  pipeline:\n    mutators:\n    -", "  mutators:\n    -"),
+    )
+    text = variant(EDGE, "web", revision=3) + alias
+    control = Repo(world.control)
+    control.commit({path: text})
+    world.publish()
+
+    (mutator,) = [one for (_, field), one in fields(world, "web").items() if field.startswith("pipeline.")]
+    control.commit({path: text.replace("team: red", "team: blue")})
+    changed = world.run("plan").out
+    control.commit({path: text.replace("set-labels:", "set-label:")}, branch="faulty", start="main")
+    checked = world.run("check", "--base", "main", "--head", "faulty").out
+
+    assert mutator["source"] == "spec.mutators[0]"
+    assert mutator["location"]["line"] == line_of(path, "image:", world)
+    assert "spec.mutators[0].configMap.team changed" in changed
+    assert f"problem: {path}:{line_of(path, 'image:', world)}:" in checked
+    assert "spec.mutators[0].image" in checked
+
+
 def test_kinds_that_packages_want_injected_are_asked_of_clusters(world: World) -> None:
     assert world.run("snapshot", "kinds").out == "Team.hr.example.com\n"
 
