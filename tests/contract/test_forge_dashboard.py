@@ -23,6 +23,12 @@ CONTROL = "acme/control"
 
 @pytest.fixture(params=WITH_ISSUES)
 def world(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    return serve(request.param, more=ON, hosted_control=True, edges=["edge-1"])
+
+
+@pytest.fixture(params=WITH_ISSUES)
+def divided(request: pytest.FixtureRequest, serve: Serve) -> ForgeWorld:
+    """A world with a repository for each of two shards."""
     return serve(request.param, more=ON, hosted_control=True)
 
 
@@ -98,7 +104,7 @@ def test_dashboard_and_status_agree(world: ForgeWorld) -> None:
 
     assert recorded["web"]["phase"] == "rejected"
     assert recorded["web"]["since"] == closed.strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert "`fleet`: 3 in review, 1 rejected." in issue.body
+    assert "`fleet`: 1 in review, 1 rejected." in issue.body
     for name, title in (("web", "### Rejected"), ("db", "### In review")):
         section = issue.body.partition(title)[2].partition("###")[0]
         number = recorded[name]["pullRequest"]["number"]
@@ -114,7 +120,7 @@ def test_dashboard_reports_that_nothing_is_left(world: ForgeWorld) -> None:
     world.upgrade("web")
     world.run()
 
-    assert "`fleet`: 4 in review." in issue.body
+    assert "`fleet`: 2 in review." in issue.body
     assert "### Rejected" not in issue.body
 
 
@@ -215,7 +221,7 @@ def test_limited_writes_are_listed_with_their_time(tmp_path: Path, monkeypatch: 
 
 
 def test_dashboard_file_is_written_beside_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with forge_world("github", tmp_path / "w", monkeypatch, more=ON) as world:
+    with forge_world("github", tmp_path / "w", monkeypatch, more=ON, edges=["edge-1"]) as world:
         world.run()
         reject(world)
         world.run()
@@ -229,7 +235,9 @@ def test_dashboard_file_is_written_beside_the_status(tmp_path: Path, monkeypatch
 def test_dashboard_is_a_file_where_repositories_have_no_issues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    with forge_world(kind, tmp_path / "w", monkeypatch, more=ON, hosted_control=True) as world:
+    with forge_world(
+        kind, tmp_path / "w", monkeypatch, more=ON, edges=["edge-1"], hosted_control=True
+    ) as world:
         world.run()
         reject(world)
         world.run()
@@ -241,7 +249,7 @@ def test_dashboard_is_a_file_where_repositories_have_no_issues(
 
 
 def test_dashboard_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with forge_world("github", tmp_path / "w", monkeypatch, hosted_control=True) as world:
+    with forge_world("github", tmp_path / "w", monkeypatch, edges=["edge-1"], hosted_control=True) as world:
         world.run()
         reject(world)
         world.run()
@@ -249,53 +257,53 @@ def test_dashboard_is_off_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert issues(world) == []
 
 
-def test_shards_keep_their_parts_in_one_issue(world: ForgeWorld) -> None:
+def test_shards_keep_their_parts_in_one_issue(divided: ForgeWorld) -> None:
     shards = [Shard(part, 2) for part in range(2)]
     for shard in shards:
-        world.run(shard=shard)
-    for edge in world.edges:
-        pull = next(p for p in world.pulls(edge) if "web" in p.head and p.state == "open")
-        world.simulator.close(f"acme/{edge}", pull.number)
+        divided.run(shard=shard)
+    for edge in divided.edges:
+        pull = next(p for p in divided.pulls(edge) if "web" in p.head and p.state == "open")
+        divided.simulator.close(f"acme/{edge}", pull.number)
 
     for shard in shards:
-        world.run(shard=shard)
+        divided.run(shard=shard)
 
-    (issue,) = issues(world)
-    assert issue.body.count("- [ ]") == len(world.edges)
+    (issue,) = issues(divided)
+    assert issue.body.count("- [ ]") == len(divided.edges)
     assert issue.body.count("<!-- reconciler:shard end -->") == 2
-    writes = len(world.simulator.writes())
-    world.simulator.clock.sleep(60)
+    writes = len(divided.simulator.writes())
+    divided.simulator.clock.sleep(60)
     issue.body = issue.body.replace("- [ ]", "- [x]")
-    assert len(world.simulator.writes()) == writes
+    assert len(divided.simulator.writes()) == writes
     for shard in shards:
-        world.run(shard=shard)
-    assert len([head for _, head in world.open_heads() if "web" in head]) == len(world.edges)
+        divided.run(shard=shard)
+    assert len([head for _, head in divided.open_heads() if "web" in head]) == len(divided.edges)
     assert "[x]" not in issue.body
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_shards_side_by_side_lose_no_part(
-    world: ForgeWorld, monkeypatch: pytest.MonkeyPatch, moment: str
+    divided: ForgeWorld, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     shards = [Shard(part, 2) for part in range(2)]
     for shard in shards:
-        world.run(shard=shard)
-    for edge in world.edges:
-        pull = next(p for p in world.pulls(edge) if "web" in p.head and p.state == "open")
-        world.simulator.close(f"acme/{edge}", pull.number)
-    slow, fast = (world.plan(shard=shard) for shard in shards)
+        divided.run(shard=shard)
+    for edge in divided.edges:
+        pull = next(p for p in divided.pulls(edge) if "web" in p.head and p.state == "open")
+        divided.simulator.close(f"acme/{edge}", pull.number)
+    slow, fast = (divided.plan(shard=shard) for shard in shards)
     write_issue, left = ApiForge.write_issue, [fast]
 
     def interrupted(forge: ApiForge, key: str, title: str, body: str) -> Issue | None:
         """Write what was computed before the other shard did all of its work, or let it do that then."""
         issue = write_issue(forge, key, title, body) if moment == "after" else None
         if left:
-            world.apply(left.pop())
+            divided.apply(left.pop())
         return issue or write_issue(forge, key, title, body)
 
     monkeypatch.setattr(ApiForge, "write_issue", interrupted)
-    assert world.apply(slow).code is Exit.WAITING
+    assert divided.apply(slow).code is Exit.WAITING
 
-    (issue,) = issues(world)
-    assert issue.body.count("- [ ]") == len(world.edges)
+    (issue,) = issues(divided)
+    assert issue.body.count("- [ ]") == len(divided.edges)
     assert issue.body.count("<!-- reconciler:shard end -->") == 2
