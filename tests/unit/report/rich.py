@@ -1,10 +1,13 @@
 """One plan with everything that a report tells apart, its states, and what became of it."""
 
+from typing import Any
+
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.inventory.inventory import PullRequest
-from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
     Change,
@@ -14,16 +17,18 @@ from reconciler.plan.changes import (
     Outcome,
     PinChange,
     Plan,
+    Postponed,
     PullRequestContent,
     Refusal,
     SubpackageNote,
     Unfinished,
     WaitsFor,
 )
-from reconciler.plan.impact import Impact, Risk
+from reconciler.plan.impact import Impact, Loss, Risk
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
 from reconciler.render.answers import Answer, AnsweredBy
+from reconciler.render.rendered import FunctionFault
 from reconciler.render.update import Conflict
 from reconciler.report.report import Names
 from reconciler.resolve.dependency_roots import RequirementChange
@@ -74,6 +79,7 @@ RULED = Answer(
     AnsweredBy.POLICY,
     "new\nlines\n",
     "upstream",
+    "reconciler.yaml",
 )
 SUBPACKAGE = SubpackageNote("db", "blueprints", "db", "db/v1", "db/v2", "db/v3")
 MOVES = (
@@ -112,11 +118,40 @@ FULL = web(
         "drafts/web/packagevariant-1", "main", "Update web", "", number=7, url="https://forge/7"
     ),
 )
+IMMUTABLE = AdmissionJudgement(
+    AdmissionVerdict.REFUSED,
+    "Deployment spec.selector",
+    "spec.selector is immutable",
+    "dev",
+    "Deployment a/web",
+)
+UNLISTED = AdmissionJudgement(
+    AdmissionVerdict.NOT_JUDGED, "Job", "its definition is not known", "dev", "Job a/j"
+)
+FAULT = FunctionFault("set-labels", "set-labels failed: no such field", "Did you mean set-label?", 1)
+OLD, LOST = replace(IMMUTABLE, is_old=True), "a is written over"
+LOSSES = (
+    Loss("dev", NamedObject("CustomResourceDefinition", "", "b.s3.io"), "B.s3.io", 7, True, ("a/b", "a/c")),
+    Loss("prod", NamedObject("Provider", "", "aws"), "B.s3.io", 2, heir="Provider aws-2"),
+)
+MORE: dict[int, dict[str, Any]] = {
+    2: {"judgements": (replace(IMMUTABLE, message="the image has no digest", object="Pod a/b"), UNLISTED)},
+    3: {"judgements": (IMMUTABLE, replace(IMMUTABLE, object="Deployment a/db"), OLD)},
+    4: {"judgements": (replace(IMMUTABLE, cluster="prod"), replace(UNLISTED, message="so it was not asked"))},
+    5: {"losses": LOSSES},
+    6: {"postponed": Postponed(Reason.AWAITING_SCHEDULE, "The schedule is closed", "2024-01-02 08:00 UTC")},
+    7: {"failed": True, "unready": ("set-labels failed",), "faults": (FAULT, FAULT._replace(hint=""))},
+    8: {"repair": "Its title was changed", "warnings": (LOST,), "overwritten": (LOST,)},
+    9: {"group": "reconciler/demo/group/web"},
+}
 CHANGES = (
     CREATED,
     UPDATED,
     FULL,
-    *(web(number, impact=Impact("y" if number < 9 else "z", 1, 2, 3)) for number in range(2, 11)),
+    *(
+        web(number, impact=Impact("y" if number < 9 else "z", 1, 2, 3), **MORE.get(number, {}))
+        for number in range(2, 11)
+    ),
     web(11, Op.DELETE, Reason.NOT_DESIRED, message="The set selects it no more", upstream_to=""),
     change(Op.KEEP, "a", Reason.NOT_OURS),
     change(Op.KEEP, "b"),
@@ -191,6 +226,8 @@ ROLLOUTS = (
         RolloutPhase.FAILED,
         RECORD,
         WAVES,
+        rejected=frozenset({VARIANTS[2]}),
+        stopped={VARIANTS[3]: "is stopped: wave canary failed"},
         staying={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"},
         waves_of=IN_WAVES,
     ),
@@ -223,6 +260,11 @@ PLAN = Plan(
     notes=("Snapshot is 3 days old",),
     lock=LOCK,
     version_changes=MOVES,
+    losses=LOSSES,
+    unjudged=tuple(
+        AdmissionJudgement(AdmissionVerdict.NOT_JUDGED, "snapshot", "there is no snapshot", cluster)
+        for cluster in ("dev", "prod")
+    ),
     rollouts=ROLLOUTS,
 )
 REFUSED = replace(

@@ -13,7 +13,14 @@ from reconciler.cli.doctor import finding_lines, findings_value
 from reconciler.inventory.inventory import Commit
 from reconciler.names.ids import ObjectName
 from reconciler.plan.changes import Op, PinChange, PullRequestContent
-from reconciler.plan.compare import Comparison, Fate, NamedCommit, PackageDifference, VariantDifference
+from reconciler.plan.compare import (
+    Comparison,
+    Fate,
+    NamedCommit,
+    PackageDifference,
+    Targets,
+    VariantDifference,
+)
 from reconciler.plan.proposals import IndexProposal, ProposalPlace
 from reconciler.plan.status import PackageStatus
 from reconciler.report import build, comparison, json, machine, markdown, text
@@ -32,6 +39,7 @@ from tests.unit.report.rich import (
     CHANGES,
     FULL,
     LOCK,
+    LOSSES,
     NAMES,
     OUTCOME,
     PLAN,
@@ -58,7 +66,7 @@ GROUP = tuple(
 )
 COMPARISON = Comparison(
     (
-        VariantDifference(ObjectName("default", "new"), Fate.CREATE, "the set selects east"),
+        VariantDifference(ObjectName("default", "new"), Fate.CREATE, "the set selects east", SET),
         VariantDifference(ObjectName("default", "old"), Fate.DELETE, "its file is gone"),
     ),
     (
@@ -68,6 +76,11 @@ COMPARISON = Comparison(
         PackageDifference("withdraw", CHANGES[12], None),
         PackageDifference("delete", None, CHANGES[12]),
     ),
+    targets=(Targets(ObjectName("default", "web"), 2, 3), Targets(ObjectName("default", "new"), None, 1)),
+    losses=LOSSES,
+    judged=PLAN.changes[3:6],
+    unjudged=PLAN.unjudged,
+    postponed=2,
     new=PROBLEMS[:1],
     old=PROBLEMS[1:3],
     fixed=PROBLEMS[3:4],
@@ -186,8 +199,10 @@ FORMS: dict[str, Callable[[], str]] = {
         "https://d/",
         upstream={GROUP[1].package: COMMITS, GROUP[2].package: COMMITS[:1]},
     ),
-    "bare.md": lambda: markdown.pull_body(replace(CHANGES[5], message="Because"), NAMES),
-    "lock.md": lambda: markdown.lock_body(LOCK),
+    "bare.md": lambda: "".join(
+        markdown.pull_body(replace(each, message="Because"), NAMES) for each in CHANGES[5:10]
+    ),
+    "lock.md": lambda: markdown.lock_body(replace(LOCK, losses=LOSSES)),
     "index.md": lambda: markdown.index_body(INDEX),
     "chart.md": lambda: markdown.chart_body(INDEX),
     "check.txt": lambda: (
