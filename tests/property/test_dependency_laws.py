@@ -39,6 +39,7 @@ def worlds(number: int) -> pytest.MarkDecorator:
 
 @worlds(SEEDS)
 def test_the_answer_is_the_one_that_trying_everything_singles_out(seeds: range) -> None:
+    assert seeds
     for seed in seeds:
         question = build_problem(small_world(seed)[0]).problem
         expected = canonical(question)
@@ -80,6 +81,7 @@ def test_what_is_shared_bound_or_asked_for_by_interface_is_decided_like_trying_e
 
 @worlds(SEEDS)
 def test_an_explanation_contradicts_itself_and_no_fact_of_it_is_idle(seeds: range) -> None:
+    assert seeds
     for seed in seeds:
         question = build_problem(small_world(seed)[0]).problem
         found = solve(question)
@@ -160,6 +162,7 @@ def test_a_bump_changes_as_few_pins_as_a_maxsat_solver_proves_possible(seed: int
 
 @worlds(150)
 def test_the_order_of_the_input_does_not_matter(seeds: range) -> None:
+    assert seeds
     for seed in seeds:
         world = small_world(seed)[0]
         random = Random(seed)
