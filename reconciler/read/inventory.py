@@ -40,7 +40,7 @@ from reconciler.names.problems import Problem, defect_problem
 from reconciler.policy import Policy
 from reconciler.read.control import ControlHistory, OpenControl, absolute_remote, open_control, read_standing
 from reconciler.read.dependencies import IndexFolders, read_index_folders
-from reconciler.read.files import Walk, is_below
+from reconciler.read.files import SourcePosition, Walk, is_below
 from reconciler.read.forges import ForgeState, commit_signing, find_credentials, read_forges
 from reconciler.read.former import find_former, with_distinct_places
 from reconciler.read.governance import (
@@ -122,7 +122,7 @@ class Reading(Struct, frozen=True):
             policy, shared = self.inventory.policy, {text: text for text in texts}
             views |= self.options.reads.get(
                 "repositories",
-                (described, policy),
+                (described, _manifest_texts(described), policy),
                 lambda: read_repositories(described, self.mirrors, policy, shared),
             )
             views = {**with_commits_of_tags(views, self.mirrors)}
@@ -240,6 +240,12 @@ def _with_views(inventory: Inventory, views: Mapping[ObjectName, RepositoryView]
     )
 
 
+def _manifest_texts(views: Mapping[ObjectName, RepositoryView]) -> Mapping[object, object]:
+    """Return the texts of Repositories: views are equal wherever their fields are, which problems name."""
+    marks = (view.source.marks for view in views.values())
+    return {(m.path, m.lines_above): m.text.text for m in marks if isinstance(m, SourcePosition)}
+
+
 def _with_forges(
     inventory: Inventory, content: "_ControlContent", options: ReadOptions, mirrors: Mirrors, forges: Forges
 ) -> Inventory:
@@ -260,7 +266,7 @@ def _with_forges(
     control, policy = options.control.mirror, inventory.policy
     forge_state = options.reads.get(
         "forges",
-        (before, control, policy),
+        (before, _manifest_texts(views), control, policy),
         lambda: read_forges(before, control, mirrors, forges, policy),
     )
     return replace(

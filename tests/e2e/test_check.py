@@ -111,6 +111,25 @@ def test_a_wrong_repository_is_one_problem_however_many_need_it(root: Path) -> N
     assert (after.code, after.last) == (0, "Problems: 1 there before")
 
 
+@pytest.mark.parametrize("what", ["directory: web", "branch: gone"])
+def test_place_of_a_problem_is_that_of_the_change_though_both_commits_have_one_time(
+    root: Path, what: str
+) -> None:
+    run(root, "apply", "--control", "control.git")
+    Repo(root / "edge-1.git").commit({"web/Kptfile": kptfile("web")})
+    path = "manifests/repositories/edge-1.yaml"
+    text = repository("edge-1").replace("    branch: main\n", "") + f"    {what}\n"
+    control = Repo(root / "control.git")
+    control.commit({path: text})
+    propose(root, {path: text.replace("  git:\n", "  git:\n    # one line more\n")})
+    times = {control.git[control.oid(ref)].commit_time for ref in ("main", "feature")}
+
+    said = check(root)
+
+    assert len(times) == 1
+    assert f"{path}:{len(text.splitlines()) + 1}:" in said.out + said.err
+
+
 def test_a_stalled_set_or_variant_deletes_nothing(root: Path) -> None:
     run(root, "apply", "--control", "control.git")
     propose(root, {manifest("edge-1", "web"): BROKEN})
