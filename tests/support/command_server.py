@@ -10,12 +10,13 @@ Tests of imports, of signals, of interpreter options (`-I`, hash seeds) and of t
 
 import array
 import atexit
+import contextlib
 import functools
 import json
 import mmap
 import os
 import pkgutil
-import resource
+import select
 import shutil
 import signal
 import socket
@@ -26,7 +27,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 PROJECT = Path(__file__).resolve().parents[2]
 STREAMS = 3
@@ -166,48 +167,52 @@ def _serve(path: str) -> None:
 
 
 def _answer_all(listener: socket.socket) -> NoReturn:
-    """Answer each request in a fork of this process, which ends soon after the one that started it."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps the forks that answer
+    """Run the command of each request in a fork of this process, which ends soon after its starter."""
     starter = os.getppid()
-    listener.settimeout(5)
+    waiting: dict[int, socket.socket] = {}
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.set_blocking(reading, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writing)
     while True:
-        try:
+        ready, _, _ = select.select([listener, reading], [], [], 5)
+        if not ready and os.getppid() != starter:
+            os._exit(0)
+        if reading in ready:
+            os.read(reading, 1 << 16)
+            _tell_exits(waiting)
+        if listener in ready:
             client, _ = listener.accept()
-        except TimeoutError:
-            if os.getppid() != starter:
-                os._exit(0)
-            continue
-        with client:
-            if not os.fork():
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                listener.close()
-                _answer(client)
+            pid = os.fork()
+            if not pid:
+                _become(client)
+            waiting[pid] = client
 
 
-def _answer(client: socket.socket) -> None:
-    """Run the command of one request in a fork, answer with its exit code and leave."""
-    try:
-        _, streams, _, _ = socket.recv_fds(client, 1, STREAMS)
-        with client.makefile() as text:
-            request = json.load(text)
-        child = os.fork()
-        if not child:
-            _become(request, streams)
-        _, status = os.waitpid(child, 0)
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+def _tell_exits(waiting: dict[int, socket.socket]) -> None:
+    """Answer the requests whose command ended with its exit code."""
+    while waiting:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+        if not pid:
+            return
         _cpu_seconds[:] = _SECONDS.pack(cpu_seconds_of_commands() + used.ru_utime + used.ru_stime)
-        client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
-    finally:
-        os._exit(0)
+        with waiting.pop(pid) as client, contextlib.suppress(BrokenPipeError):  # who asked may be gone
+            client.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(request: Mapping[str, Any], streams: Sequence[int]) -> None:
-    """Run the command in this fork as its entry point does, and leave with its exit code."""
+def _become(client: socket.socket) -> NoReturn:
+    """Run the command of a request in this fork as its entry point does, and leave with its exit code."""
     from reconciler.base import effects
     from reconciler.cli import main
 
     code = 70
     try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _, streams, _, _ = socket.recv_fds(client, 1, STREAMS)
+        with client.makefile() as text:
+            request = json.load(text)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         os.closerange(STREAMS, 256)
