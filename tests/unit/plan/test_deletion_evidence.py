@@ -11,7 +11,7 @@ from reconciler.expand import Desired, DesiredVariant
 from reconciler.expand.variants import owner_key
 from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.inventory.snapshot import Snapshot
-from reconciler.inventory.standing import Removal
+from reconciler.inventory.standing import Position, Removal, Standing
 from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.plan.set_diff import DeletionEvidence, claimed_packages, explain_absence
 from reconciler.policy import Policy, SnapshotPolicy
@@ -183,6 +183,28 @@ def find_retention(case: Case) -> Reason | None:
 @pytest.mark.parametrize("row", TABLE.rows, ids=str)
 def test_undesired_variant_is_kept_unless_everything_was_looked_at(row: Row[Reason | None]) -> None:
     assert TABLE.mistakes(row, find_retention) == []
+
+
+@pytest.mark.parametrize(
+    ("made_by", "position", "reason"),
+    [
+        ("manifest", Position.CURRENT, Reason.REMOVAL_UNPROVEN),
+        ("dependents, released", Position.CURRENT, None),
+        ("dependents, released", Position.BEHIND, Reason.CHECKOUT_OUTDATED),
+    ],
+)
+def test_removal_that_no_commit_proves_keeps_what_a_manifest_asked_for(
+    made_by: str, position: Position, reason: Reason | None
+) -> None:
+    unproven = {ObjectKey(GROUP, "PackageVariant", *GONE_KEY): "No commit removed it"}
+    control = replace(blank().control, unproven=unproven, standing=Standing(position))
+    inventory = replace(blank(), control=control, repositories=views("fresh", "registered"))
+
+    retention = DeletionEvidence(Desired(released=frozenset({GONE_KEY})), inventory).find_retention(
+        a_record(made_by)
+    )
+
+    assert (retention.reason if retention else None) == reason
 
 
 def test_message_of_an_old_snapshot_has_both_times_and_names_the_commit() -> None:

@@ -20,12 +20,13 @@ from reconciler.inventory.inventory import Commit, Draft, Inventory, PullState, 
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import PackageKey
 from reconciler.plan.changes import Change, Op, WriteDraft
-from reconciler.plan.compose import Parts, compose
+from reconciler.plan.compose import Parts, asked_text, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.decide import Case as DraftCase
 from reconciler.plan.decide import content_causes, decide_output
 from reconciler.plan.rejection import RETRY
 from reconciler.policy import FunctionPolicy
+from reconciler.records.state import ConflictRecord
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
 from tests.support.decision_table import Case, DecisionTable, Row
@@ -33,6 +34,7 @@ from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import (
     PACKAGE,
     WEB,
+    a_conflict,
     a_context,
     a_desired_variant,
     a_draft,
@@ -216,9 +218,11 @@ def test_causes_read_as_a_sentence(world: Cluster) -> None:
     assert second.message == f"{causes} also changed"
 
 
+ON_MAIN, NEW, EDITED = oid("b1"), oid("c9"), oid("d9")
 ENGINE = {"engine": "1"}
 AT_BRANCH = replace(a_pin(), ref="main", revision=-1)
 FORM = "this version of the tool makes"
+ASKED = (ConflictRecord(path="a.yaml", field="spec", upstream="1", local="2"),)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +233,21 @@ FORM = "this version of the tool makes"
         ({"inputs": "", "facts": ENGINE}, {}, True, "Something that it is made from changed"),
         ({"inputs": ""}, {}, True, f"Something that it is made from changed, or {FORM} it in another form"),
         ({"output_tree": oid("e9")}, {}, True, f"No input changed: {FORM} the draft in another form"),
+        ({"inputs": "", "failed": True}, {}, True, "A function that failed or could not run was tried again"),
+        ({"failed": True}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
+        ({"conflicts": ASKED}, {"local": NEW}, False, "It was merged before a run finished its draft"),
+        (
+            {"conflicts": ASKED, "local_tree": EDITED},
+            {"local": EDITED},
+            False,
+            "No input changed, but the draft that was proposed is gone",
+        ),
+        (
+            {"conflicts": ASKED},
+            {"local": NEW},
+            True,
+            "No input changed, but the draft is not what was proposed",
+        ),
         ({}, {}, True, "No input changed, but the draft is not what was proposed"),
         ({}, {}, False, "No input changed, but the draft that was proposed is gone"),
         ({"inputs": ""}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
@@ -253,6 +272,23 @@ def test_cause_of_a_change_is_what_changed(
     case = DraftCase(target, a_resolved(**{**given, **resolved}), content, context, Op.UPDATE)
 
     assert content_causes(case, opened) == cause
+
+
+def test_open_conflicts_ask_for_answers_and_values_on_main_for_a_file() -> None:
+    def asks(name: str, *paths: str) -> str:
+        return asked_text([a_conflict(path, "spec.x", "1", "2", "", name) for path in paths])
+
+    assert asks("") == ""
+    assert asks("000001-abcdef", "b.yaml", "a.yaml", "a.yaml") == (
+        "3 conflicts in a.yaml, b.yaml: answer them in the pull request, or with reconciler answer"
+    )
+    assert asks("000001-abcdef", "a.yaml").startswith("1 conflict in a.yaml: answer it in")
+    ways = "Restore the file on main, remove its first line to make it yours, or declare the package"
+    assert asks("", "a.yaml") == f"1 generated value in a.yaml stays as people set it. {ways}"
+    assert (
+        asks("", *"abcdef")
+        == f"6 generated values in a, b, c and 3 more files stay as people set them. {ways}"
+    )
 
 
 # The decision about a draft, whatever the content is
@@ -334,7 +370,6 @@ DRAFTS: DecisionTable[Decided] = DecisionTable(
         "without a branch no pull request is open": {"draft": "none", "pull request": "open"},
     },
 )  # fmt: skip
-ON_MAIN, NEW, EDITED = oid("b1"), oid("c9"), oid("d9")
 OPEN_CONFLICT = (RenderConflict("a.yaml", "", "a", "0", "1", "2", "changed"),)
 FAILED = ("Functions failed: set-image",)
 
