@@ -86,6 +86,7 @@ def test_broken_set_up_has_a_named_cause_and_a_next_step(
     assert (said.code, error["check"]) == (3, check)
     assert message in error["message"]
     assert hint in error["hint"]
+    assert "versions read" not in said.out  # of an index none, where one is not understood
 
 
 def test_directory_without_permission_to_write_is_named(

@@ -101,6 +101,9 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
     with source(tmp_path) as (address, spec, publish):  # type: ignore[attr-defined]
         publish("1.0.0")
         world = make_world(tmp_path, spec, address, "^1")
+        with world.edit("blueprints", "A package of a chart that is here") as copy:
+            here = write_chart(tmp_path / "here")
+            assert invoke(["package", "from-chart", str(here), str(copy / "apps/local")]) == 0
         nothing = world.run("index", "sync", "--pull-request")
         for version in ("1.1.0", "2.0.0"):
             publish(version)
@@ -118,7 +121,9 @@ def test_newer_chart_is_one_pull_request_and_then_nothing(
     assert (nothing.code, "chart" in nothing.out) == (0, False), nothing
     step = f"`reconciler package from-chart {address} apps/web --version '^2.0.0'` takes it"
     note = f"apps/web: web 2.0.0 is outside of its range ^1: {step}"
-    assert (said.code, said.err) == (0, f"note: {note}\n"), said
+    local = "apps/local: its chart is from a file or a directory, and no newer one is looked for: "
+    local += "`reconciler package from-chart ADDRESS apps/local --version RANGE` names one to follow"
+    assert (said.code, said.err) == (0, f"note: {local}\nnote: {note}\n"), said
     assert note.replace("`", "") in json.dumps(shown).replace("`", "")
     assert "Update the chart web to 1.1.0" in said.out
     assert (again.code, unchanged, "Pull request #1 waits for a review" in again.out) == (0, True, True), (
@@ -249,6 +254,7 @@ def test_revision_that_a_person_decided_about_is_not_proposed_again(person: str,
         world = make_fleet(tmp_path, spec, address)
         publish("1.1.0")
         world.run("index", "sync", "--pull-request")
+        body = world.run("pr", "show", "blueprints#1").out
         world.run("pr", "merge", "blueprints#1")
         world.run("index", "sync", "--pull-request")
         if person != "raises the manifest":
@@ -260,5 +266,8 @@ def test_revision_that_a_person_decided_about_is_not_proposed_again(person: str,
         said = world.run("index", "sync", "--pull-request")
         listed = world.run("pr", "list").out
 
+    assert "as `apps/web/v2`, and proposes that `manifests/web.yaml` use it" in body
+    assert "It changes 2 of 2 packages." in body
+    assert "| `east/web, west/web` | +7 -7 in 3 files |" in body
     assert (said.code, "opened" in said.out) == (0, False), said
     assert "control#1" not in listed

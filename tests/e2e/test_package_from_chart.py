@@ -94,13 +94,16 @@ def test_registry_without_tls_is_read_through_the_mirror_that_the_hint_names(
         )
 
         done = from_chart(address, tmp_path / "new", "--version", "^1", "--config", config)
+        newest = from_chart(address, tmp_path / "newest", "--config", config)
         other = settings(tmp_path, f"{config.read_text().partition('spec:')[2]}  addresses: [https://x.org]")
         kept = from_chart(address, tmp_path / "new", "--config", other)
 
-    assert (without, done) == (5, 0), hint
+    assert (without, done, newest) == (5, 0, 0), hint
     assert f"spec.registries.mirrors: {{{registry.address}: http://{registry.address}}}" in hint
     text = (tmp_path / "new/chart.yaml").read_text()
     assert f"chart-source: {address}:1.1.0_build.1@sha256:" in text
+    assert "chart-versions: ^1\n" in text
+    assert 'chart-versions: "*"\n' in (tmp_path / "newest/chart.yaml").read_text()
     assert kept == 4
     assert "is below no prefix of spec.addresses" in capsys.readouterr().err
 
