@@ -106,9 +106,7 @@ def test_an_unforeseen_error_is_a_bug_with_versions(world: World, monkeypatch: p
     assert "s3cr3t-in-a-frame" not in said.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [["plan"], ["apply"], ["apply", "-o", "json"], ["--help"]], ids=" ".join
-)
+@pytest.mark.parametrize("arguments", [["plan"], ["apply", "-o", "json"], ["--help"]], ids=" ".join)
 def test_a_reader_that_leaves_is_no_error(world: World, arguments: list[str]) -> None:
     ran = run_unread(world, *arguments)
 
@@ -116,10 +114,11 @@ def test_a_reader_that_leaves_is_no_error(world: World, arguments: list[str]) ->
 
 
 def test_apply_does_its_work_when_its_reader_left(world: World) -> None:
-    run_unread(world, "apply")
+    unread = run_unread(world, "apply")
 
     said = world.run("apply")
 
+    assert (unread.returncode, unread.stderr) == (141, "")
     assert said.code == 0
     assert "Nothing to do" in said.out
 

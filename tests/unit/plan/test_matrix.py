@@ -1,6 +1,8 @@
 """Adoption x deletion x lifecycle x cause: the full product, each cell with its expected operation."""
 
 from collections.abc import Mapping
+from copy import deepcopy
+from functools import cache
 from itertools import product
 
 import pytest
@@ -89,7 +91,9 @@ class ClusterWorld(ModelWorld):
         return replace(super().inventory(), snapshot=Snapshot(present=True, objects={kind: (team,)}))
 
 
+@cache
 def a_world(adoption: str, deletion: str, life: str) -> ClusterWorld:
+    """Return a world before any cause; each cell takes a copy."""
     world = ClusterWorld()
     world.add_repository("blueprints")
     edge = world.add_repository("edge")
@@ -157,7 +161,7 @@ def test_the_product_is_whole() -> None:
 
 @pytest.mark.parametrize(("adoption", "deletion", "life", "cause"), POSSIBLE)
 def test_cell(adoption: str, deletion: str, life: str, cause: str) -> None:
-    world = a_world(adoption, deletion, life)
+    world = deepcopy(a_world(adoption, deletion, life))
     bring_about(world, adoption, deletion, cause)
     theirs = {ref: oid for ref, oid in world.repositories["edge"].refs.items() if ref.endswith("/theirs")}
 
