@@ -70,20 +70,23 @@ def test_a_text_of_the_code_names_only_what_is_there() -> None:
     assert [f"{each.place}: {why}" for each in texts for why in wrong(each.text, *CHECKS)] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_page_names_only_what_is_there(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    if path.name in {"CONTRIBUTING.md", "recipes.md"}:
-        text = re.split(r"(?m)^##+ Add an? ", text)[0]  # recipes name what they add
+def test_pages_name_only_what_is_there() -> None:
+    def text_of(page: Path) -> str:
+        text = page.read_text(encoding="utf-8")
+        if page.name in {"CONTRIBUTING.md", "recipes.md"}:
+            return re.split(r"(?m)^##+ Add an? ", text)[0]  # recipes name what they add
+        return text
 
-    assert wrong(text, *CHECKS, wrong_targets) == []
+    faults = [(page, why) for page in PAGES for why in wrong(text_of(page), *CHECKS, wrong_targets)]
+    assert [f"{page.relative_to(ROOT)}: {why}" for page, why in faults] == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_template_or_workflow_names_only_what_is_there(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_templates_and_workflows_name_only_what_is_there() -> None:
+    checks = (wrong_commands, wrong_names, wrong_targets)
 
-    assert wrong(text, wrong_commands, wrong_names, wrong_targets) == []
+    faults = [(file, why) for file in FILES for why in wrong(file.read_text(encoding="utf-8"), *checks)]
+
+    assert [f"{file.relative_to(ROOT)}: {why}" for file, why in faults] == []
 
 
 @pytest.mark.parametrize(

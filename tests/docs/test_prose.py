@@ -21,9 +21,10 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_is_in_plain_words(page: Path) -> None:
-    assert list(findings(page.read_text(encoding="utf-8"))) == []
+def test_pages_are_in_plain_words() -> None:
+    texts = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+
+    assert [f"{page}:{finding}" for page, text in texts.items() for finding in findings(text)] == []
 
 
 USERS_WORDS = 54_979
@@ -52,12 +53,13 @@ SHORT = [*PAGES, ROOT / "docs/architecture.md"]
 LONGEST_PARAGRAPH = 80
 
 
-@pytest.mark.parametrize("page", SHORT, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_has_short_paragraphs(page: Path) -> None:
-    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    lines = [line for line in prose.splitlines() if not line.startswith(("|", "!["))]
+def test_pages_have_short_paragraphs() -> None:
+    def paragraphs(page: Path) -> list[str]:
+        prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        return [line for line in prose.splitlines() if not line.startswith(("|", "!["))]
 
-    assert [line[:60] for line in lines if len(line.split()) > LONGEST_PARAGRAPH] == []
+    lines = [(page.relative_to(ROOT).as_posix(), line) for page in SHORT for line in paragraphs(page)]
+    assert [(page, line[:60]) for page, line in lines if len(line.split()) > LONGEST_PARAGRAPH] == []
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ def test_no_cell_of_the_table_is_empty() -> None:
         assert all(int(re.split(r"\D", number)[0]) > 0 for number in cells[3].split(", ")), line
 
 
-@pytest.mark.parametrize("key", list(ROWS))
-def test_every_row_names_a_test_that_exists(key: str) -> None:
-    assert matrix.count_cases(ROWS[key].test) > 0
+def test_every_row_names_a_test_that_exists() -> None:
+    assert [key for key, row in ROWS.items() if matrix.count_cases(row.test) < 1] == []
 
 
 def test_every_sweep_is_recorded() -> None:
