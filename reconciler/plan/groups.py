@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.base.reasons import UNWANTED, Phase, Reason
+from reconciler.base.values import grouped
 from reconciler.inventory.inventory import GroupBranch, PullRequest, PullState, RepositoryView
 from reconciler.names.ids import PackageKey
 from reconciler.names.refs import HEADS, draft_ref, group_number, group_ref, is_group, short_branch
@@ -441,19 +442,19 @@ def _cleared(
     remembered by its branch while something that was rejected with it is still wanted.
     """
     removing = {key for key, place in places.items() if place.removals}
+    by_draft = grouped((m.target.draft.ref if m.target.draft else "", m) for m in members)
+    by_path = grouped((m.target.package.path, m) for m in members)
     for ref, branch in sorted(own_groups.groups.items()):
-        on_it = (m for m in members if m.target.draft is not None and m.target.draft.ref == ref)
-        if ref in branches or any(_is_held(m, places[m.change.package], ref) for m in on_it):
+        if ref in branches or any(_is_held(m, places[m.change.package], ref) for m in by_draft.get(ref, ())):
             continue
         pull = own_groups.pulls.get(short_branch(ref))
         is_merged = pull is not None and pull.state is PullState.MERGED and pull.head_oid == branch.tip.oid
         # A package that was on the branch removes it, rather one that writes anyway, but none that is held.
         acting = [
             (not (m.change.pending or m.change.package in removing), m.change.package)
-            for m in members
-            if m.target.package.path in branch.paths
-            and m.change.op is not Op.BLOCK
-            and m.change.reason.facts.phase is not Phase.PAUSED
+            for path in branch.paths
+            for m in by_path.get(path, ())
+            if m.change.op is not Op.BLOCK and m.change.reason.facts.phase is not Phase.PAUSED
         ]
         if acting and (branch.merged or is_merged or not branch.has_foreign_commits):
             _, key = min(acting)

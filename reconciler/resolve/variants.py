@@ -28,6 +28,7 @@ from reconciler.inventory.inventory import (
     TreeAt,
 )
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey, normalise_url
+from reconciler.names.objects import Commit
 from reconciler.names.problems import Problem, defect_problem
 from reconciler.names.refs import is_within, short_branch, short_tag, tag_ref
 from reconciler.names.trailers import Ticks
@@ -117,10 +118,12 @@ def with_pending_tags(publications: Publications, inventory: Inventory) -> Inven
     if not publications:
         return inventory
     by_url: dict[str, dict[str, Sequence[PackageRevision]]] = defaultdict(dict)
+    tags: dict[str, dict[str, Commit]] = defaultdict(dict)
     for key, revisions in publications.items():
         by_url[key.url][key.path] = revisions
+        tags[key.url] |= {short_tag(revision.ref): revision.commit for revision in revisions}
     views = {
-        key: _published(view, by_url[view.url]) if view.url in by_url else view
+        key: _published(view, by_url[view.url], tags[view.url]) if view.url in by_url else view
         for key, view in inventory.repositories.items()
     }
     trees = {
@@ -131,13 +134,13 @@ def with_pending_tags(publications: Publications, inventory: Inventory) -> Inven
     return replace(inventory, repositories=views, trees={**inventory.trees, **trees})
 
 
-def _published(view: RepositoryView, added: Mapping[str, Sequence[PackageRevision]]) -> RepositoryView:
+def _published(
+    view: RepositoryView, added: Mapping[str, Sequence[PackageRevision]], tags: Mapping[str, Commit]
+) -> RepositoryView:
     packages = {
-        path: replace(view.packages[path], published=(*view.packages[path].published, *revisions))
-        for path, revisions in added.items()
-        if path in view.packages
+        path: replace(view.packages[path], published=(*view.packages[path].published, *added[path]))
+        for path in added.keys() & view.packages.keys()
     }
-    tags = {short_tag(r.ref): r.commit for revisions in added.values() for r in revisions}
     return replace(view, packages={**view.packages, **packages}, tags={**view.tags, **tags})
 
 
