@@ -112,10 +112,10 @@ def apply_changes(
         def observe(left_out: Mapping[PackageKey, DefectError]) -> tuple[Plan, Dashboard | None]:
             part = plan.without(left_out) if left_out else plan
             part = remember_refusals(part, redacted)
-            status = status_after(part, unfinished, done.opened)
+            statuses = statuses_after(part, unfinished, done.opened)
+            status = status_after(part, statuses, unfinished)
             dashboard = None
             if dashboards is not None:
-                statuses = statuses_after(part, unfinished, done.opened)
                 dashboard = dashboards.make(part, statuses, results, targets)
                 status |= dashboards.files(dashboard)
             records, owners = dict(part.records), dict(part.record_owners)

@@ -1,6 +1,6 @@
 """Conditions of every owner and the status of every package: the files of the status branch (D18, D23)."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -375,16 +375,15 @@ DIRECTORY = "conditions"
 
 
 def status_after(
-    plan: Plan, unfinished: Mapping[PackageKey, Unfinished], opened: Opened | None = None
+    plan: Plan, statuses: Sequence[PackageStatus], unfinished: Mapping[PackageKey, Unfinished]
 ) -> dict[str, bytes]:
-    """Return the files of the status branch as a run leaves them. Pure.
+    """Return the files of the status branch as a run leaves them, with the `statuses_after`. Pure.
 
     `unfinished` are the packages of which some effect is missing, and why.
     """
     if plan.context is None:
         return dict(plan.status)
     conditions = _conditions(plan, plan.context, unfinished)
-    statuses = statuses_after(plan, unfinished, opened)
     others = plan.status if plan.other_status is None else plan.other_status
     return {**others, **plan_status(plan.context, conditions, statuses)}
 
@@ -407,12 +406,13 @@ def statuses_after(
     return tuple(sorted(statuses, key=lambda s: (s.variant or ("", ""), s.package or ("", ""))))
 
 
-def current_owners(plan: Plan, outcome: Outcome | None = None) -> tuple[OwnerStatus, ...]:
-    """Return the status of every owner before any effect of the plan or after its outcome, sorted."""
+def current_owners(
+    plan: Plan, statuses: Sequence[PackageStatus], outcome: Outcome | None = None
+) -> tuple[OwnerStatus, ...]:
+    """Return the status of every owner where packages have these `current_statuses`, sorted."""
     if plan.context is None:
         return ()
     unfinished = _nothing_done(plan) if outcome is None else outcome.unfinished
-    statuses = current_statuses(plan, outcome)
     return tuple(owner_statuses(plan.context, _conditions(plan, plan.context, unfinished), statuses))
 
 

@@ -449,11 +449,14 @@ class _Statuses(Mapping[ObjectName, RecordedStatus]):
             ObjectName(*file.path.removesuffix(".json").split("/")[-2:]): file.oid for file in files
         }
         self._limits = limits
+        self._parsed: dict[ObjectName, RecordedStatus | None] = {}
 
     def __getitem__(self, key: ObjectName) -> RecordedStatus:
-        blob = self._blobs[key]
-        with guard(f"status of {key}"):  # or a KeyError of ours would tell that there is none
-            status = _status(self._value(blob), key)
+        if key not in self._parsed:
+            blob = self._blobs[key]
+            with guard(f"status of {key}"):  # or a KeyError of ours would tell that there is none
+                self._parsed[key] = _status(self._value(blob), key)
+        status = self._parsed[key]
         if status is None:
             raise KeyError(key)
         return status

@@ -39,7 +39,7 @@ from reconciler.plan.decide import adoption_obstacle
 from reconciler.plan.deletions import kept_drafts
 from reconciler.plan.impact import Impact, Loss, Risk
 from reconciler.plan.requests import find_people
-from reconciler.plan.status import PackageStatus, current_states, current_statuses
+from reconciler.plan.status import PackageStatus, current_statuses
 from reconciler.policy import CONFLICT, DELETION, LOSS
 from reconciler.report.report import (
     Action,
@@ -77,7 +77,8 @@ def build_report(
     If `unfolded`, every package is listed, also one that stays as it is, and each by itself. If `detailed`,
     pending changes are a class of exit. Ages count from `now`; without it there are dates.
     """
-    statuses, changes = current_states(plan), sorted_changes(plan)
+    current, changes = current_statuses(plan), sorted_changes(plan)
+    statuses = {status.package: status for status in current if status.package}
     listed = changes if unfolded else listed_changes(plan, statuses)
     return Report(
         names=names,
@@ -88,7 +89,7 @@ def build_report(
         losses=plan.losses,
         judgements=judgement_rows(changes, names, plan.unjudged),
         risks=risk_counts(changes),
-        needs=tuple(needs_after(plan, outcome)),
+        needs=tuple(find_needs(plan, current) if outcome is None else needs_after(plan, outcome)),
         fold=partial(fold_changes, listed, names, statuses, unfolded=unfolded, now=now),
         packages=tuple(package_row(change, names, statuses.get(change.package)) for change in changes),
         approvable=tuple(_approvable(plan)),
@@ -659,8 +660,8 @@ _ACTIONS = {
 """Actions of people; all else waits for a machine, another package or the repair of a listed problem."""
 
 
-def needs_after(plan: Plan, outcome: Outcome | None = None) -> list[Need]:
-    """Return what waits for people after the effects of a plan; without an outcome before any of them."""
+def needs_after(plan: Plan, outcome: Outcome) -> list[Need]:
+    """Return what waits for people after the effects of a plan."""
     return find_needs(plan, current_statuses(plan, outcome), outcome)
 
 

@@ -71,7 +71,8 @@ def status_rows(planned: PlannedRun, outcome: Outcome | None = None) -> list[Sta
     Packages of clusters are first, then owners, by kind and name.
     """
     plan, inventory = planned.plan, planned.inputs.inventory
-    statuses, owners = current_statuses(plan, outcome), current_owners(plan, outcome)
+    statuses = current_statuses(plan, outcome)
+    owners = current_owners(plan, statuses, outcome)
     overviews = package_overviews(plan, statuses)
     changes = {change.package: change for change in plan.changes}
     of_variants = {owner.key: owner for owner in owners if owner.kind == "PackageVariant"}
