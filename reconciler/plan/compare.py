@@ -255,7 +255,11 @@ def compare(base: Side, head: Side) -> Comparison:
     covered |= {*head.functions.values()}
     old = [p for p in head.problems if _identity(p) in seen]
     old += _as_problems(o for o in after if o in before and o.location not in covered)
-    unchecked = _Unchecked.of([p for p in head.problems if _identity(p) not in seen], base.desired)
+    context = head.plan.context if head.plan else None
+    stalled = (*head.desired.problems, *(context.resolution.problems if context else ()))
+    # An unread repository has one problem, whatever needs it.
+    hiding = [*(p for p in stalled if p.repository), *(p for p in head.problems if _identity(p) not in seen)]
+    unchecked = _Unchecked.of(hiding, base.desired)
     fixed = [p for p in base.problems if _identity(p) not in still and not unchecked.hides(p)]
     covered = {base.functions[problem] for problem in fixed if problem in base.functions}
     gone = (o for o in before if o not in after and not unchecked.hides(o))

@@ -233,7 +233,7 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
     # How many need a repository is no part of its problem: a change may add to them.
     views = {view.owner: view.problem for view in inventory.repositories.values() if view.problem}
     present = {views.get(p.owner, p) if p.owner else p for p in planned.plan.problems}
-    unread = {view.url for view in inventory.repositories.values() if not view.is_available}
+    unread = {view.url for view in inventory.repositories.values() if view.is_unreachable}
     nested = find_nested_downstreams(planned.desired, inventory, unread)
     all_problems = {*present, *nested, *functions}
     invalid = tuple(sorted(p for p in all_problems if p.reason != Reason.REPOSITORY_UNAVAILABLE))

@@ -111,6 +111,18 @@ def test_a_wrong_repository_is_one_problem_however_many_need_it(root: Path) -> N
     assert (after.code, after.last) == (0, "Problems: 1 there before")
 
 
+def test_a_directory_that_is_a_package_is_one_problem_of_its_repository(root: Path) -> None:
+    run(root, "apply", "--control", "control.git")
+    Repo(root / "edge-1.git").commit({"web/Kptfile": kptfile("web")})
+    path = "manifests/repositories/edge-1.yaml"
+    propose(root, {path: f"{repository('edge-1')}    directory: web\n"})
+
+    said = check(root)
+
+    assert (said.code, said.last) == (3, "Problems: 1 new")
+    assert f"problem: {path}:12:16: InvalidManifest: directory web is a package on branch main" in said.out
+
+
 @pytest.mark.parametrize("what", ["directory: web", "branch: gone"])
 def test_place_of_a_problem_is_that_of_the_change_though_both_commits_have_one_time(
     root: Path, what: str
