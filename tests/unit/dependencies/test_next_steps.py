@@ -33,6 +33,7 @@ from tests.support.dependency_manifests import (
     needs,
     package,
     provider,
+    resolved,
     world_of,
 )
 from tests.support.dependency_worlds import pin
@@ -367,3 +368,10 @@ def test_way_back_of_a_tree_of_packages_is_one_setting_and_names_what_is_kept() 
         == NEXT_STEPS[ConflictCode.DOWNGRADE].format(form=NAMED.format(name="aws"), name="x.io/aws")
     )
     assert second.sentences[-1] == f"Configuration one keeps x.io/one v3.0.0 ({FILE}:5:17)"
+
+
+@pytest.mark.parametrize(("policies", "version"), [({}, "2.0.0"), ({"carvel": "lowest"}, "1.0.0")])
+def test_install_without_a_policy_has_that_of_its_ecosystem(policies: dict[str, str], version: str) -> None:
+    text = install("db", "db.io", "") + package("db.io", "1.0.0") + package("db.io", "2.0.0")
+
+    assert f"prod/db {version} for user" in resolved(text + cluster(choices={"policies": policies}))
