@@ -111,7 +111,7 @@ def check(
 
     def make(comparison: Comparison) -> tuple[CheckResult, Exit, list[str], Publication]:
         part = replace(checked, comparison=comparison)
-        code = _exit_of(part, level, strict=strict, detailed=detailed_exitcode)
+        code = check_exit(part, level, strict=strict, detailed=detailed_exitcode)
         difference = check_difference(printer, part) if is_read else ""
         markdown = comparison_markdown(part.report, difference=difference)
         lines = list(comparison_lines(part.report, paint=printer.paint))
@@ -156,7 +156,7 @@ def _comment(printer: Printer, checked: CheckResult, markdown: str, number: int,
         printer.notes([f"no comment on pull request {number}: {terminal(why)}"])
 
 
-def _exit_of(checked: CheckResult, level: str, *, strict: bool, detailed: bool) -> Exit:
+def check_exit(checked: CheckResult, level: str, *, strict: bool, detailed: bool) -> Exit:
     comparison = checked.comparison
     exits = {*problem_exits(comparison.new), *(problem_exits(comparison.old) if strict else ())}
     if any(problem.reason == Reason.DEFECT for problem in comparison.old):

@@ -169,7 +169,7 @@ def _make_form(
     form = printer.form
     if sort or form not in (Output.JSON, Output.YAML):
         chosen = sort_rows(chosen, sort or SORT_KEYS[0])
-    exits = _exits(report.exits, None if whole else chosen)
+    exits = chosen_exits(report.exits, None if whole else chosen)
     code, is_wide = worst(exits), form is Output.WIDE
     match form:
         case Output.JSON | Output.YAML:
@@ -195,7 +195,7 @@ def _make_form(
     ]
 
 
-def _exits(exits: frozenset[Exit], chosen: Iterable[StatusRow] | None) -> set[Exit]:
+def chosen_exits(exits: frozenset[Exit], chosen: Iterable[StatusRow] | None) -> set[Exit]:
     """Return 5 for a repository that must be read and was not, 3 for a stalled owner, of those chosen.
 
     A bug of ours, which may be about anything, is always 1.

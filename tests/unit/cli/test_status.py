@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.api.meta import Condition
-from reconciler.base.reasons import Phase
+from reconciler.base.errors import Exit
+from reconciler.base.reasons import Phase, Reason
+from reconciler.cli.status import chosen_exits
 from reconciler.names.ids import ObjectName
 from reconciler.plan.status import OwnerStatus, PackageStatus
 from reconciler.report.report import PackageOverview, StatusRow
 from reconciler.report.status import StatusFilter, row_cells, sort_rows, status_csv, status_lines
+from tests.support.values import replace
 
 DAY = 86_400
 ON_MAIN = PackageOverview(cluster="c1", main="web/v1")
@@ -169,3 +172,33 @@ def test_packages_in_review_share_a_row_that_counts_their_pull_requests() -> Non
     assert [" ".join(line.split()) for line in rows] == [
         "edge-1/web and 6 more c1 web/v1 in review 7 pull requests"
     ]
+
+
+def stalled_by(*reasons: Reason) -> list[StatusRow]:
+    row = web(stalled=True)
+    valid = (Condition(type="Valid", status="False", reason=reason) for reason in reasons)
+    owners = (replace(row.owner, conditions=(*row.owner.conditions, condition)) for condition in valid)
+    return [web(), *(replace(row, owner=owner) for owner in owners)]
+
+
+AWAY, WRONG = Reason.REPOSITORY_UNAVAILABLE, Reason.INVALID_MANIFEST
+FLEET = frozenset({Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE, Exit.WAITING})
+
+
+@pytest.mark.parametrize(
+    ("exits", "chosen", "expected"),
+    [
+        (FLEET, None, {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}),
+        (FLEET, (), {Exit.BUG}),
+        (FLEET, (WRONG,), {Exit.BUG, Exit.INVALID_INPUT}),
+        (FLEET, (AWAY,), {Exit.BUG, Exit.UNAVAILABLE}),
+        (FLEET - {Exit.UNAVAILABLE, Exit.BUG}, (AWAY,), set()),
+        (FLEET, (AWAY, WRONG), {Exit.BUG, Exit.INVALID_INPUT, Exit.UNAVAILABLE}),
+        (FLEET, (Reason.DEFECT,), {Exit.BUG}),
+        (frozenset[Exit](), (WRONG,), {Exit.INVALID_INPUT}),
+    ],
+)
+def test_exit_codes_are_those_of_the_chosen_owners(
+    exits: frozenset[Exit], chosen: tuple[Reason, ...] | None, expected: set[Exit]
+) -> None:
+    assert chosen_exits(exits, None if chosen is None else stalled_by(*chosen)) == expected
