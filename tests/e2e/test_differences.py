@@ -1,6 +1,7 @@
 """What `--diff` prints is what a run does."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def test_diff_of_a_fleet_has_deletions_first(world: World) -> None:
     heads = [line for line in said.out.splitlines() if line.startswith("# ") and not line.startswith("# in ")]
     assert [head.split(";")[0] for head in heads] == ["# delete edge-1/db", "# update edge-1/web"]
     assert said.code == 0
+
+
+def test_diff_of_a_draft_in_review_is_what_merging_it_brings(world: World, tmp_path: Path) -> None:
+    shutil.copytree(world.root, tmp_path / "w")
+    fleet = World(tmp_path / "w")
+    fleet.run("apply")
+
+    lines = fleet.run("plan", "--diff", "edge-1/web").out.splitlines()
+
+    assert lines[0].startswith("# in review edge-1/web")
+    assert "+        image: registry.example/web:v2" in lines
 
 
 def test_check_prints_the_differences_that_merging_brings(world: World) -> None:

@@ -21,7 +21,7 @@ from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.dependency_roots import Generated, Root, Roots, generate
-from tests.support.plan_values import a_desired_variant
+from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.sets import registered, world
 from tests.support.values import replace
 
@@ -108,6 +108,31 @@ def test_every_way_to_a_package_is_shown_up_to_five() -> None:
     assert made.requested_by == tuple(f"default/web{number}" for number in range(5))
     (made,) = generated(*askers, locked("base", *askers), roots=roots).variants
     assert made.requested_by == (*(f"default/web{number}" for number in range(5)), "2 more")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "dependents", "where"),
+    [
+        ("none", (), "edge"),
+        ("west", ("default/a",), "west"),
+        ("west", (), "edge"),
+        ("gone", ("default/a",), "edge"),
+    ],
+)
+def test_package_stays_in_the_repository_that_a_run_put_it_into(
+    recorded: str, dependents: tuple[str, ...], where: str
+) -> None:
+    key = ObjectName("default", f"requires-{recorded}-base")
+    record = a_record(name=key.name, requested_by=dependents)
+    west = registered("west", cluster="prod")
+    roots = (root_of(variant("a"), west), root_of(variant("b"), EDGE))
+    needs = (locked("a"), locked("b"))
+
+    (made,) = generated(
+        *needs, locked("base", *needs), roots=roots, views=(BLUEPRINTS, EDGE, west), records={key: record}
+    ).variants
+
+    assert made.key.name == f"requires-{where}-base"
 
 
 def refused(message: str, hint: str, name: str = "web") -> dict[object, tuple[Problem, ...]]:
