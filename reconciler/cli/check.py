@@ -157,6 +157,7 @@ def _comment(printer: Printer, checked: CheckResult, markdown: str, number: int,
 
 
 def check_exit(checked: CheckResult, level: str, *, strict: bool, detailed: bool) -> Exit:
+    """Return the exit code of a check: old problems count if it is `strict`, changes if `detailed`."""
     comparison = checked.comparison
     exits = {*problem_exits(comparison.new), *(problem_exits(comparison.old) if strict else ())}
     if any(problem.reason == Reason.DEFECT for problem in comparison.old):
