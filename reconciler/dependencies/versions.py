@@ -531,6 +531,7 @@ def carvel_keeps(constraint: Constraint | None, prereleases: Prereleases, versio
 # Constraints that parse but can hardly be intended
 
 
+@functools.lru_cache(maxsize=4096)
 def lint_constraint(constraint: Constraint) -> tuple[str, ...]:
     """Return warnings about a constraint, in sentences without a full stop; mostly none.
 

@@ -1,5 +1,6 @@
 """Result of parsing one manifest: entities, errors and normalization warnings."""
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -45,6 +46,7 @@ def parse_image(text: str) -> tuple[str, str, str]:
     return (match["name"], match["tag"] or "", match["digest"] or "") if match else (text, "", "")
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_source(text: str) -> tuple[str, str, str]:
     """Split the source of a Crossplane package, an image or a Git repository, into name, version and digest.
 

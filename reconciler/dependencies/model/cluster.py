@@ -108,6 +108,10 @@ class Catalogue:
         init=False, default_factory=dict, compare=False, repr=False
     )
 
+    _sets: dict[frozenset[int], frozenset[int]] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+
     def find(self, id_: PackageId) -> PackageId:
         """Return the package that a name means: itself, or the one that lists it among its names."""
         return id_ if id_ in self.packages else self.names.get(id_, id_)
@@ -162,11 +166,13 @@ class Catalogue:
         """Return the places of the candidates that a range admits."""
         key = (id_, namespace if self.local else "", range_)
         if key not in self._places:
-            self._places[key] = frozenset(
+            places = frozenset(
                 place
                 for place, candidate in enumerate(self.candidates(id_, namespace))
                 if range_.allows(candidate.version, candidate.digest)
             )
+            # Ranges of many packages admit the same few sets of places.
+            self._places[key] = self._sets.setdefault(places, places)
         return self._places[key]
 
 

@@ -1,5 +1,6 @@
 """Packages in versions, what they need and what they provide, in the terms of every dialect."""
 
+import functools
 import re
 from enum import StrEnum
 from typing import NamedTuple, Self
@@ -148,6 +149,7 @@ class VersionRange(PartlyCompared, frozen=True):
         return self.constraint is None or self.constraint.allows(version, digest=digest)
 
 
+@functools.lru_cache(maxsize=4096)  # versions of one package ask for the same ranges
 def version_range(
     dialect: Dialect, text: str, *, prereleases: Prereleases = None, releases_only: bool = False
 ) -> VersionRange:

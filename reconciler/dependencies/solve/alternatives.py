@@ -38,7 +38,7 @@ from reconciler.dependencies.solve.problem import Alternative, AlternativeSource
 from reconciler.names.ids import GroupKind
 
 
-class RequirementContext(Struct, frozen=True):
+class RequirementContext(Struct, frozen=True, cache_hash=True):
     """Context of a requirement: namespace, path of aliases from the user's install, and that install.
 
     `install` is set only at the user's own install: overrides and bindings reach direct dependencies.

@@ -46,9 +46,9 @@ from reconciler.dependencies.solve.problem import (
 )
 from reconciler.dependencies.solve.sat import (
     BudgetError,
+    GreedyWalk,
     Questions,
     assign,
-    assign_greedily,
     attempt,
     contradiction,
     is_solvable,
@@ -111,8 +111,9 @@ def _attempts(inputs: ClusterInputs) -> tuple[BuiltProblem, list[_Attempt]]:
     Where a part has no answer, all versions that could be part of one are read.
     """
     built = reached_problem(inputs)
-    if (greedy := assign_greedily(built.problem)) is not None:
-        return built, [(built.problem, greedy, None)]
+    greedy = GreedyWalk(built.problem)
+    if greedy.fits:
+        return built, [(built.problem, Assignment(greedy.chosen, greedy.selected), None)]
     built = build_problem(inputs, free=False, narrower=built)
     parts = list(split_problem(built.problem))
     unsolved = set[Cause]()

@@ -451,6 +451,7 @@ class SatSolver:
 
         self._solver = Solver(name=_NAME, bootstrap_with=formula.clauses)
         self._model: list[int] = []
+        self._preferred: list[int] = []
 
     def ask(self, *assumptions: int) -> bool:
         """Tell whether the formula has a valid model under these assumptions; `holds` reads that model.
@@ -482,13 +483,14 @@ class SatSolver:
             if first is not None:
                 literals.append(formula.versions[instance][first])
         literals += [group.literals[0] for group in formula.groups.values() if group.literals]
-        self._solver.set_phases(literals)
+        self._preferred = literals
 
     def _solves(self, assumptions: tuple[int, ...]) -> bool:
         if self._left <= 0:
             raise BudgetError(self._budget)
         before = self._solver.accum_stats()["conflicts"]
         self._solver.conf_budget(self._left)
+        self._solver.set_phases(self._preferred)  # a search leaves others behind
         result = self._solver.solve_limited(assumptions=assumptions)
         self._left -= 1 + self._solver.accum_stats()["conflicts"] - before
         if result is None:
@@ -658,58 +660,64 @@ class _LexicographicSearch(Struct):
             self.enqueue(self.solver.formula.groups[demand.cause])
 
 
-class _GreedyWalk(Struct):
+class GreedyWalk(Struct):
     """Chooses versions as `lexicographic_assignment` does, but asks no solver.
 
-    It passes over a version that contradicts what is decided. So where everything gets decided, no other
-    valid assignment comes before this one; where not, only a solver knows, which is a `LookupError` here.
+    It passes over a version that contradicts what is decided. So where it `fits` to the end, no other valid
+    assignment comes before this one; where not, only a solver knows, and most of this is right.
     """
 
     problem: ResolutionProblem
     chosen: dict[Instance, int] = field(default_factory=dict)
     selected: dict[Cause, Alternative] = field(default_factory=dict)
-    _left: dict[Instance, tuple[int, ...]] = field(default_factory=dict)
+    left: dict[Instance, tuple[int, ...]] = field(default_factory=dict)
     """The versions that each instance may still have, the preferred one first."""
+    fits: bool = True
     _owners: dict[str, Instance] = field(default_factory=dict)
 
-    def walk(self) -> None:
-        """Choose a version of everything that is needed."""
+    def __post_init__(self) -> None:
+        try:
+            self._walk()
+        except (LookupError, graphlib.CycleError):
+            self.fits = False
+
+    def _walk(self) -> None:
         links: dict[Instance, list[Instance]] = {}
         queue = [self._require(demand) for demand in self.problem.roots]
         for instance in (instance for instance in queue if instance not in links):
-            node = self.problem.nodes[instance]
-            place = next((place for place in self._left[instance] if self._fits(instance, place)), None)
-            if place is None:
-                raise LookupError(instance)
-            self.chosen[instance], self._left[instance] = place, (place,)
+            node, left = self.problem.nodes[instance], self.left[instance]
+            place = next((place for place in left if self._is_open(instance, place)), None)
+            self.fits &= place is not None
+            place = left[0] if place is None else place
+            self.chosen[instance], self.left[instance] = place, (place,)
             self._owners |= dict.fromkeys(node.candidates[place].owned_names, instance)
             links[instance] = [self._require(demand) for demand in node.requirements[place]]
             queue += links[instance]
         # Only a solver finds versions that need one another in no circle.
         graphlib.TopologicalSorter(links if self.problem.forbid_cycles else {}).prepare()
 
-    def _fits(self, instance: Instance, place: int) -> bool:
+    def _is_open(self, instance: Instance, place: int) -> bool:
         node = self.problem.nodes[instance]
         owners = {self._owners.get(name, instance) for name in node.candidates[place].owned_names}
         ways = map(self._only_way, node.requirements[place])
-        is_open = (not way.allowed.isdisjoint(self._versions(target)) for way, target in ways)
-        return owners <= {instance} and all(is_open)
+        is_met = (not way.allowed.isdisjoint(self._versions(target)) for way, target in ways)
+        return owners <= {instance} and all(is_met)
 
     def _require(self, demand: InstanceRequirement) -> Instance:
         way, target = self._only_way(demand)
         self.selected[demand.cause] = way
-        self._left[target] = tuple(place for place in self._versions(target) if place in way.allowed)
-        if not self._left[target]:
-            raise LookupError(target)
+        fitting = tuple(place for place in self._versions(target) if place in way.allowed)
+        self.fits &= bool(fitting)
+        self.left[target] = fitting or self.left[target]
         return target
 
     def _versions(self, instance: Instance) -> tuple[int, ...]:
-        if instance not in self._left:
+        if instance not in self.left:
             node = self.problem.nodes[instance]
             # As few locked versions as possible change: none.
             order = node.order if node.locked is None else (node.locked,)
-            self._left[instance] = tuple(place for place in order if place not in node.banned)
-        return self._left[instance]
+            self.left[instance] = tuple(place for place in order if place not in node.banned)
+        return self.left[instance]
 
     def _only_way(self, demand: InstanceRequirement) -> tuple[Alternative, Instance]:
         """Return the one way to meet a requirement, and its instance, where the version alone is open."""
@@ -719,19 +727,6 @@ class _GreedyWalk(Struct):
         if way is None or way.instance is None or way.instance.ecosystem is not Ecosystem.XPKG:
             raise LookupError(demand)
         return way, way.instance
-
-
-def assign_greedily(problem: ResolutionProblem) -> Assignment | None:
-    """Return what `assign` does where that takes no solver, else None.
-
-    Versions that it does not try are not looked up in the problem.
-    """
-    greedy = _GreedyWalk(problem)
-    try:
-        greedy.walk()
-    except (LookupError, graphlib.CycleError):
-        return None
-    return Assignment(greedy.chosen, greedy.selected)
 
 
 class Questions:
@@ -820,25 +815,16 @@ def assign(problem: ResolutionProblem) -> Assignment | None:
     Raises:
         BudgetError: The budget of conflicts ran out first.
     """
-    if (answer := assign_greedily(problem)) is not None:
-        return answer
-    ranges: dict[Instance, frozenset[int]] = {}
-    for demand in problem.roots:
-        alternative = demand.alternatives[0] if demand.is_plain else None
-        if alternative is not None and alternative.instance is not None:
-            instance = alternative.instance
-            ranges[instance] = ranges.get(instance, alternative.allowed) & alternative.allowed
-    # What no rule and no range of a user's install excludes.
+    greedy = GreedyWalk(problem)
+    if greedy.fits:
+        return Assignment(greedy.chosen, greedy.selected)
+    # What no rule excludes.
     places = {
-        instance: tuple(
-            place
-            for place in node.order
-            if place not in node.banned and (instance not in ranges or place in ranges[instance])
-        )
+        instance: tuple(place for place in node.order if place not in node.banned)
         for instance, node in problem.nodes.items()
     }
     solver = SatSolver(encode(problem), problem.budget)
-    solver.lean_towards_preferences(places)
+    solver.lean_towards_preferences(places | greedy.left)
     if not solver.ask():
         return None
     minimize_changes(solver)

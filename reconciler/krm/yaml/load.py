@@ -8,6 +8,7 @@ import binascii
 import math
 from collections.abc import Callable, Iterator
 from json import JSONDecodeError, JSONDecoder
+from sys import intern
 from typing import Any, Final, cast
 
 import msgspec
@@ -403,6 +404,7 @@ def _mapping(node: MappingNode, depth: int) -> dict[str, Any]:  # noqa: C901, PL
             if key not in inherited:
                 raise error_at(key_node.start_mark, f"Key {key!r} is set twice in one mapping")
             inherited.discard(key)
+        key = intern(key)  # most files have the same few keys
         text = value_node.value
         kind = type(value_node)
         if kind is ScalarNode:
