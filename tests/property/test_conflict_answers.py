@@ -11,8 +11,6 @@ from reconciler.inventory.inventory import PullState
 from reconciler.render.conflicts import ON_CONFLICT_FIELDS
 from tests.support.model import MAIN, ModelWorld, blueprint
 
-pytestmark = pytest.mark.slow
-
 LETTERS = "abcde"
 WAYS = ("nothing", "upstream", "third", "keep", "keep without a mark", "policy upstream", "policy local")
 HOW = {"upstream": "edit", "third": "edit", "keep": "keep", "keep without a mark": "keep"}
@@ -144,9 +142,20 @@ class Life:
         assert all(f"  {letter}: {value}\n" in both for letter, value in self.draft.items())
 
 
+@settings(deadline=None, max_examples=6, derandomize=True)
+@given(st.data())
+def test_some_answers_answer_their_own_conflicts(data: st.DataObject) -> None:
+    live(data)
+
+
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_each_answer_answers_its_own_conflict_and_no_other(data: st.DataObject) -> None:
+    live(data)
+
+
+def live(data: st.DataObject) -> None:
     life = Life(data.draw(st.integers(1, 5), "conflicts"))
     life.begin()
     life.check()
