@@ -161,10 +161,7 @@ def list_pulls(world: RunInputs) -> list[ListedPull]:
 
 def _stalled_owners(world: RunInputs) -> Mapping[tuple[str, str], str]:
     """Return the owners that are not understood, by URL and path, or group branch, of their packages."""
-    inventory = world.inventory
-    if not any(pull.state is PullState.OPEN for pulls in inventory.pulls.values() for pull in pulls):
-        return {}
-    stalled = world.expand().stalled
+    inventory, stalled = world.inventory, world.expand().stalled
     return {
         (url, about): owner.subject
         for record in inventory.records.values()
