@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.kptfile import GitUpstream, KptfileHeader
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import Change, Plan
+from reconciler.plan.changes import Change, Op, Plan
 from reconciler.plan.context import PlanTarget
 from reconciler.report.build import package_overviews, version_label
 from reconciler.report.report import DraftOverview
@@ -15,9 +15,11 @@ from tests.support.plan_values import (
     KEPT,
     PACKAGE,
     WEB,
+    a_change,
     a_desired,
     a_draft,
     a_target,
+    a_write,
     oid,
     plan_of,
     web_context,
@@ -79,3 +81,16 @@ def test_label_of_an_upstream_revision(ref: str, commit: str, label: str) -> Non
 
 def test_package_without_upstream_has_no_label() -> None:
     assert version_label(None) == version_label(KptfileHeader()) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "review"),
+    [
+        (a_change(upstream_to="web/v2", writes=(a_write(),)), "web/v2"),
+        (a_change(upstream_to="", writes=(a_write(),)), "web/v1"),
+        (a_change(upstream_to="web/v2"), "web/v1"),
+        (a_change(upstream_to="web/v2", op=Op.DELETE, writes=(a_write(),)), "web/v1"),
+    ],
+)
+def test_what_a_change_writes_is_in_review_after_it(change: Change, review: str) -> None:
+    assert DraftOverview(review="web/v1").review_after(change) == review
