@@ -389,6 +389,7 @@ def test_files_without_resources_are_not_passed_to_functions() -> None:
 
     assert [item["kind"] for item in runtime.calls[0].items] == ["Kptfile"]
     assert result.files == link
+    assert "link.yaml" not in dict(result.unseen)
 
 
 def test_annotations_of_the_protocol_are_not_written() -> None:

@@ -8,17 +8,27 @@ import pytest
 from reconciler.api.porch import GROUP, REPOSITORY, PackageVariantSet
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.expand.variants import owner_key
+from reconciler.expand.variants import owner_key, set_key
 from reconciler.inventory.inventory import Commit, Inventory, RepositoryView, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import Position, Removal, Standing
 from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, Oid, PackageKey
-from reconciler.plan.set_diff import DeletionEvidence, claimed_packages, explain_absence
+from reconciler.plan.set_diff import DeletionEvidence, claimed_packages, explain_absence, last_expansions
 from reconciler.policy import Policy, SnapshotPolicy
 from reconciler.records.state import PackageVariantRecord
 from tests.support import plan_values
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.sets import COMMIT, cluster, package_set, repository, select, snapshot, variant, world
+from tests.support.sets import (
+    COMMIT,
+    blueprints,
+    cluster,
+    package_set,
+    repository,
+    select,
+    snapshot,
+    variant,
+    world,
+)
 from tests.support.values import replace
 
 MAX_AGE = 3600
@@ -205,6 +215,21 @@ def test_removal_that_no_commit_proves_keeps_what_a_manifest_asked_for(
     )
 
     assert (retention.reason if retention else None) == reason
+
+
+def test_set_that_was_removed_is_expanded_as_git_had_it_last() -> None:
+    def expanded(last: PackageVariantSet | None) -> list[str]:
+        removal = Removal("sets.yaml", Oid("a" * 40), last=last)
+        control = replace(blank().control, removed={set_key(ObjectName("default", "fleet")): removal})
+        upstream = blueprints()
+        there = {**views("fresh", "registered"), upstream.key: upstream}
+        inventory = replace(blank(), control=control, repositories=there)
+        expansions = last_expansions([a_record("manifest"), a_record("set that is gone")], inventory)
+        return [variant.spec.downstream.repo for _, made in expansions.values() for variant in made.variants]
+
+    assert expanded(None) == []
+    assert expanded(made_by_set("set that names repositories").manifest) == ["west"]
+    assert last_expansions([a_record("set that is gone")], blank()) == {}
 
 
 def test_message_of_an_old_snapshot_has_both_times_and_names_the_commit() -> None:
