@@ -40,22 +40,14 @@ def apply_replacements(call: BuiltinCall) -> Iterator[FunctionResult]:
             f"received functionConfig of kind {call.config_kind} and apiVersion {call.config_api_version}, "
             f"only functionConfig of kind {_KIND} and apiVersion {_VERSION} is supported"
         )
-    for replacement in _mappings(call.config.get("replacements"), "replacements"):
+    for replacement in call.config.get("replacements") or ():
         source, targets = replacement.get("source"), replacement.get("targets")
         if not isinstance(source, Mapping) or not targets:
             raise FunctionFailedError("replacements must specify a source and at least one target")
         value = _source_value(call, source)
-        for target in _mappings(targets, "targets"):
+        for target in targets:
             _apply(call, value, target)
     yield from ()
-
-
-def _mappings(value: Any, where: str) -> list[Mapping[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise FunctionFailedError(f"{where} must be a list of mappings")
-    return value
 
 
 def _source_value(call: BuiltinCall, source: Mapping[str, Any]) -> Any:
@@ -104,7 +96,7 @@ def _apply(call: BuiltinCall, value: Any, target: Mapping[str, Any]) -> None:
     select = target.get("select")
     if not isinstance(select, Mapping):
         raise FunctionFailedError("target must specify resources to select")
-    rejected = _mappings(target.get("reject"), "reject")
+    rejected = target.get("reject") or ()
     for item in call.items:
         if not _is_selected(item, select) or any(term and _is_selected(item, term) for term in rejected):
             continue

@@ -540,7 +540,7 @@ def host(text: str) -> str:
         Row("no list", config_of("ApplyReplacements", replacements={"a": 1}), HOST,
             "error: replacements must be a list"),
         Row("no mappings", config_of("ApplyReplacements", replacements=["a"]), HOST,
-            "error: replacements must be a list of mappings"),
+            "error: replacements[0] must be a mapping"),
         Row("another kind", {"apiVersion": "v1", "kind": "Foo"}, HOST,
             "error: received functionConfig of kind Foo and apiVersion v1"),
         Row("a dot in a key", swap("data.[q.r/s]", r"data.x\.z"), body("  x.z: new", "  q.r/s: old"),
