@@ -217,6 +217,23 @@ def test_removal_that_no_commit_proves_keeps_what_a_manifest_asked_for(
     assert (retention.reason if retention else None) == reason
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({}, "It may still be required: default/web required it"),
+        ({"still_needed": {GONE_KEY: "web needs it"}}, "web needs it"),
+        ({"waiting": {GONE_KEY: "its lock waits"}, "still_needed": {GONE_KEY: "web"}}, "its lock waits"),
+    ],
+)
+def test_what_dependents_may_need_says_why_it_stays(fields: dict[str, Any], message: str) -> None:
+    inventory = replace(blank(), repositories=views("fresh", "registered"))
+
+    retention = DeletionEvidence(Desired(**fields), inventory).find_retention(a_record(BY_DEPENDENTS[0]))
+
+    assert retention is not None
+    assert retention.message == message
+
+
 def test_set_that_was_removed_is_expanded_as_git_had_it_last() -> None:
     def expanded(last: PackageVariantSet | None) -> list[str]:
         removal = Removal("sets.yaml", Oid("a" * 40), last=last)

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from reconciler.admission.judgement import AdmissionJudgement, AdmissionVerdict
+from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import PullRequest, PullState
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import NamedObject, ObjectName, PackageKey
 from reconciler.plan.changes import (
     Change,
     ClosePull,
@@ -19,8 +21,10 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
 from reconciler.plan.drafts import wanted_pull
+from reconciler.plan.impact import Loss
 from reconciler.plan.requests import close_duplicates, lock_pull, plan_requests
 from reconciler.policy import OpenOn, Policy, PullRequestPolicy
+from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
 from tests.support.plan_values import (
@@ -269,6 +273,29 @@ def test_digest_of_unknown_content_follows_reason_and_message() -> None:
     digests = {planned(each).pull.digest for each in (change, *others)}  # type: ignore[union-attr]
 
     assert len(digests) == 3
+
+
+LOSS = Loss("dev", NamedObject("Provider", "", "aws"), "Bucket.s3.io", 2, is_complete=True)
+FACTS: dict[str, Any] = {
+    "variant": WEB._replace(name="other"),
+    "location": Location("other.yaml", 3),
+    "conflicts": (CONFLICT,),
+    "answers": (Answer(CONFLICT, AnsweredBy.EDIT, "1"),),
+    "unready": ("replicas is not set",),
+    "losses": (LOSS,),
+    "judgements": (AdmissionJudgement(AdmissionVerdict.REFUSED, "Job", "It is immutable", "dev", "Job a/b"),),
+}
+
+
+def test_digest_follows_everything_that_the_text_is_made_of() -> None:
+    asked = replace(KEPT, pull=a_pull(), location=Location("web.yaml", 3))
+    changes = [asked, *(replace(asked, **{name: value}) for name, value in FACTS.items())]
+
+    digests = [planned(change).pull.digest for change in changes]  # type: ignore[union-attr]
+
+    assert len({*digests}) == len(changes)
+    moved = replace(asked, location=Location("web.yaml", 9))
+    assert planned(moved).pull.digest == digests[0]  # type: ignore[union-attr]
 
 
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:
