@@ -75,6 +75,7 @@ class RolloutWorld(ModelWorld):
     values: dict[str, str] = field(default_factory=dict)
     setters: dict[str, str] = field(default_factory=dict)
     orders: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     health: dict[str, str] = field(default_factory=dict)
     seen_health: dict[str, str] = field(default_factory=dict)
     taken: int | None = EPOCH
@@ -236,7 +237,9 @@ class RolloutWorld(ModelWorld):
             upstream=Upstream(repo="blueprints", package="web", revision=self.revision),
             targets=[Target(repositories=targets, template=self._template())],
         )
-        metadata = ObjectMeta(name=SET.name, namespace=NAMESPACE, annotations=dict(self.orders))
+        metadata = ObjectMeta(
+            name=SET.name, namespace=NAMESPACE, annotations=dict(self.orders), labels=dict(self.labels)
+        )
         manifest = PackageVariantSet(
             api_version=PACKAGE_VARIANT_SET, kind="PackageVariantSet", metadata=metadata, spec=spec
         )

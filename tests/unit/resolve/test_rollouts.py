@@ -6,6 +6,7 @@ from reconciler.plan.changes import Change, Op, Plan
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
 from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from reconciler.resolve.rollout_records import bare_name
 from tests.support.model import EPOCH
 from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
 from tests.support.values import replace
@@ -307,6 +308,22 @@ def test_orders_for_another_revision_have_no_effect(world: RolloutWorld) -> None
     world.order(SKIP, "web/v1/first")
 
     assert phases(world.run()) == ["verifying", "waiting", "waiting"]
+
+
+@pytest.mark.parametrize(
+    ("revision", "name"),
+    [("web/v2@0123abcd", "web/v2"), ("web/v2+0123abcd", "web/v2"), ("web/v2", "web/v2"), ("a@bc", "a@bc")],
+)
+def test_rollout_is_called_by_its_revision_without_commit_and_values(revision: str, name: str) -> None:
+    assert bare_name(revision) == name
+
+
+def test_a_policy_holds_the_sets_with_its_labels(world: RolloutWorld) -> None:
+    careful = RolloutPolicy(waves=POLICY.waves, selector={"matchLabels": {"rollout": "careful"}})
+    world.policy = replace(world.policy, rollouts=(careful,))
+    world.labels = {"rollout": "careful"}
+
+    assert updated(world.run()) == list(FIRST)
 
 
 def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
