@@ -18,6 +18,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason, WaitsFor, find_facts
 from reconciler.base.text import Text, date_text, join_texts, plural, some, words
 from reconciler.dependencies.lock.changes import VersionChange
+from reconciler.expand.variants import variant_key
 from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem, defect_problem
@@ -725,6 +726,7 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
     """Yield what packages wait for, those that wait for the same together."""
     overviews = package_overviews(plan, statuses)
     changes = {change.package: change for change in plan.changes}
+    problems = {(p.owner, str(p.reason)) for p in plan.problems}
     holds = dict(_held_waves(plan.rollouts))
     groups: dict[tuple[Action, str], tuple[dict[str, NeedPlace], set[str]]] = {}
     for status in statuses:
@@ -732,8 +734,12 @@ def _of_packages(plan: Plan, statuses: Sequence[PackageStatus]) -> Iterator[Need
             continue
         overview = overviews.get((status.variant, status.package), DraftOverview())
         change = changes.get(status.package) if status.package else None
-        is_refused = any(r.reason == status.reason and _is_about(r, status) for r in plan.refusals)
-        for action, place in () if is_refused else _asks(status, plan):
+        # What a refusal or the repair of a problem asks is asked once.
+        is_listed = (variant_key(status.variant), str(status.reason)) in problems or any(
+            r.reason in {status.reason, Reason.LOSS_NEEDS_CONSENT} and _is_about(r, status)
+            for r in plan.refusals
+        )
+        for action, place in () if is_listed else _asks(status, plan):
             text = _text(action, status, overview, change)
             places, waves = groups.setdefault((action, text), ({}, set()))
             # A pull request of several packages is about none of them alone.
