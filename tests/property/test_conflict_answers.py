@@ -98,7 +98,8 @@ class Life:
             self.world.push("edge", {}, ref=self.ref, message=f"Mine\n\nKeep: {shown}\n")
             self.answers[letter] = way
         else:
-            self.draft[letter] = self.upstream[letter] if way == "upstream" else f"third-{letter}"
+            third = f"third-{letter}-{self.revision}"  # the value that is there would be no edit
+            self.draft[letter] = self.upstream[letter] if way == "upstream" else third
             self.write(self.ref)
             self.answers[letter] = way
 
