@@ -23,7 +23,7 @@ from reconciler.inventory.inventory import Inventory, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.plan.changes import Op, Plan, WriteDraft
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
-from reconciler.records.state import WANTED_LOCK, UpstreamLock
+from reconciler.records.state import WANTED_LOCK, UpstreamLock, lock_bytes, lock_path
 from reconciler.resolve.ownership import find_owner
 from tests.support.model import MAIN, NAMESPACE, ModelWorld, blueprint, package, resolve
 from tests.support.values import replace
@@ -225,7 +225,8 @@ def a_pin(draw: random.Random, world: ModelWorld) -> UpstreamLock | None:
 def hold(draw: random.Random, world: ModelWorld) -> None:
     """A person holds a floating upstream somewhere, or lets it go."""
     if pin := a_pin(draw, world):
-        world.locks[pin.key] = msgspec.structs.replace(pin, held=draw.random() < 0.7)
+        pin = msgspec.structs.replace(pin, held=draw.random() < 0.7)
+        world.locks[pin.key], world.state[lock_path(pin)] = pin, lock_bytes(pin)
 
 
 def review(draw: random.Random, world: ModelWorld) -> None:
