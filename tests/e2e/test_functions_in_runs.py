@@ -34,7 +34,7 @@ PIPELINES = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One edge with four packages: one renders, one needs an image, one fails, one renames all it gets."""
     root = tmp_path_factory.mktemp("functions") / "world"
