@@ -151,8 +151,8 @@ _MOST_WALKED = 2000
 class UpstreamLog:
     """Reads the commits that changed a package between two revisions; the targets of one run share it."""
 
-    def __init__(self, mirrors: Mirrors) -> None:
-        self.mirrors = mirrors
+    def __init__(self, mirrors: Mirrors, limits: Limits) -> None:
+        self.mirrors, self.limits = mirrors, limits
         self._read: dict[UpstreamCommits, tuple[UpstreamChange, ...]] = {}
 
     def changes(self, upstream: UpstreamCommits | None) -> tuple[UpstreamChange, ...]:
@@ -167,7 +167,7 @@ class UpstreamLog:
         return self._read[upstream]
 
 
-def unmade_files(mirrors: Mirrors, change: Change) -> Files:
+def unmade_files(mirrors: Mirrors, change: Change, limits: Limits) -> Files:
     """Return the upstream package of a draft that functions did not make yet, as they wait or failed. Total.
 
     Its Secrets have values that the draft has in other files alone.
@@ -177,7 +177,7 @@ def unmade_files(mirrors: Mirrors, change: Change) -> Files:
         if upstream is not None:
             mirror = mirrors.open(upstream.remote)
             tree = mirror.subtree(Oid(upstream.after), upstream.path)
-            return mirror.files(tree, Limits()) if tree else {}
+            return mirror.files(tree, limits) if tree else {}
     return {}
 
 

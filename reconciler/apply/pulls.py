@@ -65,7 +65,7 @@ class PullRequestTexts:
         files, described, links, upstream = {}, [], {}, {}
         for member in members:
             before, after = _sides(target, member, pull)
-            unmade = unmade_files(target.log.mirrors, member) if target.log else {}
+            unmade = unmade_files(target.log.mirrors, member, target.log.limits) if target.log else {}
             with _COMPARING:
                 differences = target.differences.changes(before, after, member.own_names, unmade)
                 files[member.package] = differences

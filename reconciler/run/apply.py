@@ -31,7 +31,7 @@ def apply_plan(planned: PlannedRun, *, checksum: str = "", on_effects: OnEffects
     check_applicable(
         planned.plan, checksum=checksum, control=inventory.control, default_branch=control.head_branch
     )
-    differences, log = DifferenceReader(), UpstreamLog(inputs.mirrors)
+    differences, log = DifferenceReader(), UpstreamLog(inputs.mirrors, policy.limits)
     texts = lock_texts(planned.plan.lock)
     # A reviewed lock is proposed as a pull request on the control repository itself.
     remotes = {view.url: view.remote for view in views if view.is_available}

@@ -51,7 +51,7 @@ def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iter
             contents.files.get(before, {}) if before else {},
             contents.files.get(after, {}) if after else written,
             unread,
-            unmade_files(inputs.mirrors, change),
+            unmade_files(inputs.mirrors, change, inputs.inventory.policy.limits),
         )
 
 

@@ -200,15 +200,20 @@ MARKED = PLAIN.replace("token: {v}", "token: {v} # kpt-set: ${{NAME}}\n  url: ht
 IMAGE = "ghcr.io/kptdev/krm-functions-catalog/apply-setters:v0.2.2"
 
 
-@pytest.mark.parametrize("of", ["package", "another setter", "variant"])
+@pytest.mark.parametrize("of", ["package", "another setter", "no setter, beside a large file", "variant"])
 def test_no_output_has_what_functions_that_wait_write_into_a_secret(tmp_path: Path, of: str) -> None:
     write_world(tmp_path / "w", (EDGE,))
     world = World(tmp_path / "w")
+    with world.edit("control", "large packages") as copy, (copy / "reconciler.yaml").open("a") as file:
+        file.write("  limits: {packageFileBytes: 33554432, packageBytes: 33554432}\n")
+    size, of = (17 << 20, of.partition(",")[0]) if "large" in of else (1, of)
 
     def propose(revision: int, value: str, name: str = "cred") -> None:
         with world.edit("blueprints", f"v{revision}") as copy:
+            (copy / "web/large.bin").write_bytes(bytes(size))
             in_package = "placeholder" if of == "variant" else value
             text = MARKED.replace("NAME", name).replace("image: {v}", "image: x")
+            text = text.partition(" # kpt-set")[0] + "\n  url: https://{u}\n" if of == "no setter" else text
             (copy / "web/secret.yaml").write_text(text.format(v=in_package, u=f"v{revision}.example.com"))
             if of != "variant":
                 (copy / "web/setters.yaml").write_text(
@@ -227,7 +232,9 @@ def test_no_output_has_what_functions_that_wait_write_into_a_secret(tmp_path: Pa
     with world.edit(EDGE, "Mine") as copy:
         path = copy / "web/secret.yaml"
         text = path.read_text().replace("v3.example.com", "mine.example.com")
-        path.write_text(text.replace(f"token: {OLD}", f"token: {OUR}") if of == "another setter" else text)
+        path.write_text(
+            text.replace(f"token: {OLD}", f"token: {OUR}") if of in ("another setter", "no setter") else text
+        )
     propose(4, NEW, "secondary" if of == "another setter" else "cred")
 
     before = leaking(world)

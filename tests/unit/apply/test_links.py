@@ -10,7 +10,7 @@ from reconciler.base.redact import MASK
 from reconciler.git.repository import Mirrors
 from reconciler.names.ids import Oid
 from reconciler.plan.changes import Change, Op, PullRequestContent, UpstreamCommits
-from reconciler.policy import ForgeKind, ForgeRule
+from reconciler.policy import ForgeKind, ForgeRule, Limits
 from reconciler.render.update import Conflict
 from reconciler.report.report import UpstreamChange
 from tests.support.git import make_repository
@@ -113,7 +113,7 @@ def test_commits_of_an_upstream_have_their_first_line_and_those_elsewhere_are_le
     old = repo.oid("main")
     changed = repo.commit({"web/Kptfile": "2"}, message="Grow web\n\nBecause it is small.\n")
     new = repo.commit({"README.md": "2"}, message="Tell of it\n")
-    log = UpstreamLog(Mirrors(tmp_path / "cache"))
+    log = UpstreamLog(Mirrors(tmp_path / "cache"), Limits())
 
     def titles(before: str, after: str) -> list[tuple[str, str]]:
         upstream = UpstreamCommits(str(repo.path), "web", before, after)
