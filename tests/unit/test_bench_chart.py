@@ -5,10 +5,7 @@ from xml.etree import ElementTree as ET
 from tools.bench.chart import growth_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
-SERIES = {
-    "plan <full>": [(1000, 0.6), (10_000, 3.8), (100_000, 38)],
-    "git": [(100_000, 0.3), (1000, 0.01)],
-}
+SERIES = {"plan <full>": [(1000, 0.6), (10_000, 3.8), (100_000, 38)], "git": [(100_000, 0.3), (1000, 0.01)]}
 
 
 def drawn() -> ET.Element:

@@ -2,13 +2,7 @@
 
 import pytest
 
-from reconciler.names.objects import (
-    File,
-    Mode,
-    directory_objects,
-    object_id,
-    tree_id,
-)
+from reconciler.names.objects import File, Mode, directory_objects, object_id, tree_id
 
 EMPTY = File.of(b"")
 

@@ -114,11 +114,7 @@ def test_places_of_a_package_are_recorded_and_found() -> None:
     assert read.downstreams == (record.downstream, before)
     assert [
         read.is_at(each) for each in (("/srv/edge", "web"), ("/srv/mono", "a/web"), ("/srv/mono", "web"))
-    ] == [
-        True,
-        True,
-        False,
-    ]
+    ] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,7 @@ from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.packages import ActivationRequest
 from reconciler.krm.yaml import load_documents
 from reconciler.render.delivery import generate_manifests
-from tests.support.dependency_manifests import (
-    bundle,
-    install,
-    installation,
-    needs,
-    package,
-    world_of,
-)
+from tests.support.dependency_manifests import bundle, install, installation, needs, package, world_of
 from tests.support.values import replace
 
 if TYPE_CHECKING:

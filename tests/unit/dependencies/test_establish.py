@@ -3,16 +3,10 @@
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
-from reconciler.dependencies.lock.format import (
-    LockUpdate,
-    ResolveOptions,
-    read_locks,
-)
+from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.instances import (
-    ActivationBlocker,
-)
+from reconciler.dependencies.model.instances import ActivationBlocker
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of

@@ -22,14 +22,7 @@ from reconciler.dependencies.solve.build_problem import build_problem
 from reconciler.dependencies.solve.problem import BudgetExceeded
 from reconciler.dependencies.solve.resolve import UnverifiedSolutionError, resolve_cluster
 from reconciler.dependencies.versions import parse_strict
-from tests.support.dependency_manifests import (
-    FILE,
-    crossplane,
-    install,
-    package,
-    provider,
-    world_of,
-)
+from tests.support.dependency_manifests import FILE, crossplane, install, package, provider, world_of
 from tests.support.dependency_worlds import pin, solve
 from tests.support.values import replace
 

@@ -5,19 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.base.values import Refused
-from reconciler.dependencies.model.instances import (
-    Instance,
-    Resolved,
-    Slot,
-    SlotKind,
-)
-from reconciler.render.delivery import (
-    GeneratedPackage,
-    ObjectRef,
-    emit_crossplane,
-    image_of,
-    needed_by,
-)
+from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
+from reconciler.render.delivery import GeneratedPackage, ObjectRef, emit_crossplane, image_of, needed_by
 
 DIGEST = f"sha256:{'0' * 64}"
 NOTES = {"reconciler.dev/owner": "demo"}

@@ -3,10 +3,7 @@
 from typing import Any
 
 from reconciler.base.errors import Location
-from reconciler.dependencies.catalog.cluster_inputs import (
-    FleetClusters,
-    collect_cluster_inputs,
-)
+from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, collect_cluster_inputs
 from reconciler.dependencies.catalog.index import IndexContents, find_missing
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.dependencies.solve.resolve import resolve_cluster

@@ -8,11 +8,7 @@ import yaml
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.cluster_inputs import (
-    FleetClusters,
-    FleetInputs,
-    collect_cluster_inputs,
-)
+from reconciler.dependencies.catalog.cluster_inputs import FleetClusters, FleetInputs, collect_cluster_inputs
 from reconciler.dependencies.catalog.index import IndexContents, read_index
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, read_locks
 from reconciler.dependencies.lock.update import update_locks

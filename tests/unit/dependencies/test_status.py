@@ -10,14 +10,7 @@ from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import ClusterInputs
 from reconciler.plan.package_status import status_files
-from tests.support.dependency_manifests import (
-    crossplane,
-    install,
-    needs,
-    package,
-    provider,
-    world_of,
-)
+from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 
 PLATFORM = provider("platform", "v1.0.0", "Configuration") + crossplane(

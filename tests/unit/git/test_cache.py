@@ -405,12 +405,7 @@ def write_packs(mirror: Path, count: int, age_s: float) -> None:
 
 @pytest.mark.parametrize(
     ("count", "age_h", "left"),
-    [
-        (MANY_PACKS, 25, MANY_PACKS),
-        (MANY_PACKS + 1, 25, 0),
-        (MANY_PACKS + 1, 23, MANY_PACKS + 1),
-        (0, 25, 0),
-    ],
+    [(MANY_PACKS, 25, MANY_PACKS), (MANY_PACKS + 1, 25, 0), (MANY_PACKS + 1, 23, MANY_PACKS + 1), (0, 25, 0)],
 )
 def test_packs_are_removed_if_they_are_many_and_older_than_a_day(
     location: MirrorLocation, count: int, age_h: int, left: int

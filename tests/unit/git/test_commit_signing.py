@@ -62,8 +62,7 @@ def test_credential_in_a_message_is_in_no_commit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign_off", "message"),
-    [(False, "Title\n"), (True, "Title\n\nSigned-off-by: Bot <bot@example.com>\n")],
+    ("sign_off", "message"), [(False, "Title\n"), (True, "Title\n\nSigned-off-by: Bot <bot@example.com>\n")]
 )
 def test_message_is_signed_off_by_the_committer_where_that_is_asked(sign_off: bool, message: str) -> None:
     assert CommitSigning(sign_off=sign_off).message("Title\n", WHO) == message

@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git.commits import (
-    PackageAnnotation,
-    decode_text,
-    parse_annotations,
-    parse_commit,
-    valid_time,
-)
+from reconciler.git.commits import PackageAnnotation, decode_text, parse_annotations, parse_commit, valid_time
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Signature
 from reconciler.plan.drafts import clone_task, commit_message

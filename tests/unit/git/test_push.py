@@ -181,10 +181,7 @@ def test_malformed_id_is_not_pushed(pushed: Answered, oid: str) -> None:
 def test_each_ref_has_its_line_of_the_output_whatever_the_order(pushed: Answered, mirror: Mirror) -> None:
     out = b"To x\n=\t:refs/heads/b\t[up to date]\n*\tx:refs/heads/a\t[new branch]\nDone\n"
 
-    assert pushed(GitResult(0, out, "")) == [
-        (PushStatus.DONE, ""),
-        (PushStatus.UP_TO_DATE, "[up to date]"),
-    ]
+    assert pushed(GitResult(0, out, "")) == [(PushStatus.DONE, ""), (PushStatus.UP_TO_DATE, "[up to date]")]
     assert {ref: oid for ref, oid in mirror.refs().items() if oid == A} == {
         "refs/heads/a": A,
         "refs/heads/b": A,

@@ -5,13 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import (
-    GroupPart,
-    LockProposal,
-    MoveRef,
-    Plan,
-    WriteGroup,
-)
+from reconciler.plan.changes import GroupPart, LockProposal, MoveRef, Plan, WriteGroup
 from reconciler.render.answers import Answer, AnsweredBy
 from tests.support.plan_values import a_change, a_conflict, a_write, oid
 from tests.support.values import replace

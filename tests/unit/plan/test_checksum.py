@@ -23,14 +23,7 @@ from reconciler.inventory.inventory import (
 )
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.plan.build import plan_checksum
-from reconciler.plan.changes import (
-    Approval,
-    Change,
-    ClosePull,
-    MoveRef,
-    Op,
-    Plan,
-)
+from reconciler.plan.changes import Approval, Change, ClosePull, MoveRef, Op, Plan
 from reconciler.policy import Policy
 from reconciler.records.state import UpstreamLock, lock_bytes, lock_path
 from tests.support.plan_values import a_change, a_write
@@ -79,13 +72,7 @@ def test_the_directory_of_a_local_repository_does_not_count_but_its_address_does
 
 def test_a_decided_lock_counts_and_one_that_stands_does_not() -> None:
     lock = UpstreamLock(
-        namespace="default",
-        name="web",
-        repository="blueprints",
-        package="web",
-        selector={},
-        commit=A,
-        tree=B,
+        namespace="default", name="web", repository="blueprints", package="web", selector={}, commit=A, tree=B
     )
     files = {"locks": {lock_path(lock): lock_bytes(lock)}, "record_owners": {lock_path(lock): WEB}}
     standing = inventory(locks={lock.key: lock})

@@ -5,11 +5,7 @@ import pytest
 from reconciler.api.porch import GitRepository
 from reconciler.inventory.inventory import Commit, RepositoryView, repository_commits
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
-from reconciler.plan.drafts import (
-    revision_name,
-    start_branch,
-    with_lines,
-)
+from reconciler.plan.drafts import revision_name, start_branch, with_lines
 from reconciler.policy import Author, CommitPolicy
 from tests.support.plan_values import a_pin, oid
 from tests.support.sets import repository, source, world

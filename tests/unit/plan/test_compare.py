@@ -28,15 +28,7 @@ from reconciler.plan.compare import (
     lock_files,
 )
 from reconciler.plan.set_diff import SetDiff, VariantChange, changed_fields
-from reconciler.policy import (
-    CredentialRule,
-    ForgeKind,
-    ForgeRule,
-    FunctionPolicy,
-    Limits,
-    Policy,
-    govern,
-)
+from reconciler.policy import CredentialRule, ForgeKind, ForgeRule, FunctionPolicy, Limits, Policy, govern
 from reconciler.records.state import UpstreamLock, lock_bytes, lock_path
 from reconciler.render.rendered import FunctionFault
 from reconciler.report.comparison import problem_sentence, sentence

@@ -9,11 +9,7 @@ from reconciler.api.meta import Condition
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.names.ids import ObjectKey
-from reconciler.plan.changes import (
-    Change,
-    Op,
-    Unfinished,
-)
+from reconciler.plan.changes import Change, Op, Unfinished
 from reconciler.plan.compose import missing_text, with_after
 from reconciler.plan.status import plan_conditions
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant

@@ -36,10 +36,7 @@ BY_DEPENDENTS = ("dependents, released", "dependents, held", "dependents, undeci
 OF_OBJECTS = ("set of objects", "set of objects of one cluster")
 OF_REPOSITORIES = ("set of repositories", "set of Repository objects")
 GONE = ("gone, Repositories listed", "gone, Repositories listed in part")
-STALE = (
-    "older than the control repository",
-    "without its age, older than the control repository",
-)
+STALE = ("older than the control repository", "without its age, older than the control repository")
 FRESH = ("fresh", "at its maximum age", "older than a downstream repository")
 CLAIMANTS = ("a variant that names its package", "one in a namespace without its Repository")
 TABLE: DecisionTable[Reason | None] = DecisionTable(

@@ -7,15 +7,7 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PullRequest, PullState
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.refs import group_ref
-from reconciler.plan.changes import (
-    Change,
-    ClosePull,
-    GroupPart,
-    MoveRef,
-    Op,
-    WriteDraft,
-    WriteGroup,
-)
+from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy

@@ -13,15 +13,7 @@ from reconciler.expand import Desired
 from reconciler.inventory.inventory import Commit, LockBranch, PullRequest, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import File, Files, tree_id
-from reconciler.plan.changes import (
-    Change,
-    ClosePull,
-    LockProposal,
-    Op,
-    PinChange,
-    WriteDraft,
-    WriteRemoval,
-)
+from reconciler.plan.changes import Change, ClosePull, LockProposal, Op, PinChange, WriteDraft, WriteRemoval
 from reconciler.plan.proposals import (
     ComputedLock,
     LockPlan,
@@ -38,16 +30,7 @@ from reconciler.records.state import UpstreamLock, WantedLockRecord, lock_bytes,
 from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import Resolution as FleetResolution
 from reconciler.resolve.resolution import WaitingVariant
-from tests.support.plan_values import (
-    WEB,
-    a_change,
-    a_desired,
-    a_pin,
-    a_record,
-    a_resolved,
-    a_write,
-    oid,
-)
+from tests.support.plan_values import WEB, a_change, a_desired, a_pin, a_record, a_resolved, a_write, oid
 from tests.support.sets import world
 from tests.support.values import replace
 

@@ -7,13 +7,7 @@ from itertools import product
 
 import pytest
 
-from reconciler.api.porch import (
-    Downstream,
-    InjectionSelector,
-    PackageContext,
-    PackageVariantSpec,
-    Upstream,
-)
+from reconciler.api.porch import Downstream, InjectionSelector, PackageContext, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.inventory.inventory import Inventory
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject

@@ -14,11 +14,7 @@ from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import Neighbours
-from reconciler.plan.path_conflicts import (
-    find_blocked_refs,
-    find_nested_downstreams,
-    find_obstacle,
-)
+from reconciler.plan.path_conflicts import find_blocked_refs, find_nested_downstreams, find_obstacle
 from tests.support.plan_values import (
     EDGE,
     PACKAGE,
@@ -165,10 +161,7 @@ def nested(
     wanted: Mapping[str, str], applied: tuple[str, ...] = (), urls: tuple[str, ...] = (URL,)
 ) -> list[Problem]:
     variants = tuple(
-        replace(
-            a_desired(name, downstream={"repo": "edge", "package": path}),
-            source=source(f"{name}.yaml"),
-        )
+        replace(a_desired(name, downstream={"repo": "edge", "package": path}), source=source(f"{name}.yaml"))
         for name, path in wanted.items()
     )
     records = {

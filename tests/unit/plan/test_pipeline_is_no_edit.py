@@ -143,10 +143,7 @@ def test_the_package_context_survives_a_renaming_function() -> None:
     assert "\n  name: app-edge\n" in text(files, "a.yaml")
 
 
-REPLACE = {
-    "image": f"{CATALOG}apply-replacements:v0.1.1",
-    "configPath": "replacements.yaml",
-}
+REPLACE = {"image": f"{CATALOG}apply-replacements:v0.1.1", "configPath": "replacements.yaml"}
 REPLACEMENTS = """\
 apiVersion: fn.kpt.dev/v1alpha1
 kind: ApplyReplacements

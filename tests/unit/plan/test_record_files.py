@@ -14,13 +14,7 @@ from reconciler.expand import Desired
 from reconciler.inventory.inventory import Former, RepositoryRole
 from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import (
-    Change,
-    GroupPart,
-    Op,
-    WriteGroup,
-    WriteRemoval,
-)
+from reconciler.plan.changes import Change, GroupPart, Op, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, place_consent
 from reconciler.plan.records import plan_locks, plan_records, record_owners
 from reconciler.plan.set_diff import SetDiff, VariantChange
@@ -122,11 +116,7 @@ NEW = a_record(
     url=URL,
     path="web",
     deletion_policy="orphan",
-    spec={
-        "upstream": FLOATING,
-        "downstream": {"repo": "edge", "package": "web"},
-        "deletionPolicy": "orphan",
-    },
+    spec={"upstream": FLOATING, "downstream": {"repo": "edge", "package": "web"}, "deletionPolicy": "orphan"},
     upstream_commit=oid("a2"),
     upstream_tree=oid("c2"),
     inputs="now",
@@ -361,10 +351,7 @@ def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -
             {"namespace": "default", "name": "a", "of": 8},
             {"namespace": "default", "name": "b", "of": 7},
         ],
-        "packages": [
-            {"url": URL, "path": "web", "of": 4},
-            {"url": "host/z", "path": "a", "of": 3},
-        ],
+        "packages": [{"url": URL, "path": "web", "of": 4}, {"url": "host/z", "path": "a", "of": 3}],
     }
     assert list(plan_records(context_of(None, diff=SetDiff(waiting=waiting)), [KEPT])) == list(files)
     assert plan_records(context_of(None), [KEPT]) == {}

@@ -8,13 +8,7 @@ import pytest
 from reconciler.base.errors import Exit, Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant
-from reconciler.inventory.inventory import (
-    Commit,
-    PackageRevision,
-    PullRequest,
-    PullState,
-    Source,
-)
+from reconciler.inventory.inventory import Commit, PackageRevision, PullRequest, PullState, Source
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey, ask_key
 from reconciler.plan.changes import Change, Op
 from reconciler.plan.context import PlanTarget

@@ -27,13 +27,7 @@ from reconciler.plan.changes import (
 )
 from reconciler.plan.compose import with_after
 from reconciler.plan.context import PlanTarget
-from reconciler.plan.status import (
-    PackageStatus,
-    Phase,
-    package_statuses,
-    plan_status,
-    status_owners,
-)
+from reconciler.plan.status import PackageStatus, Phase, package_statuses, plan_status, status_owners
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import (
     BRANCH,

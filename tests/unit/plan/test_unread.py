@@ -11,12 +11,7 @@ from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import PullRequest, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.build import (
-    find_unread,
-    find_unreadable_pulls,
-    is_unavailable,
-    with_unread_repositories,
-)
+from reconciler.plan.build import find_unread, find_unreadable_pulls, is_unavailable, with_unread_repositories
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.policy import OnUnavailable
 from tests.support.plan_values import (

@@ -212,7 +212,7 @@ def test_paths_that_differ_are_found_in_whichever_history_has_the_commits(
 
     assert changed == {"a.yaml", "b.yaml"}
     assert [bool(ControlHistory(opened).find_commit(oid)) for oid in (old, new, Oid("1" * 40))] == [
-        *(True, True, False),
+        *(True, True, False)
     ]
 
 

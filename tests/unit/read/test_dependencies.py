@@ -32,9 +32,7 @@ def test_path_that_is_not_read_is_a_problem_beside_the_others(
     assert [document.source.location.path for document in folders.documents] == [PATH]
 
 
-def test_file_that_is_left_out_is_a_problem_and_the_next_ones_are_read(
-    world: Callable[..., World],
-) -> None:
+def test_file_that_is_left_out_is_a_problem_and_the_next_ones_are_read(world: Callable[..., World]) -> None:
     control, first = world({PATH: BUNDLE, "index/a.yaml": BUNDLE}), "index/a.yaml"
 
     folders = read_index_folders(control.mirror, control.commit, Limits(), {first})

@@ -15,11 +15,7 @@ from reconciler.inventory.inventory import Inventory, ReviewedLock, Trust
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import File
 from reconciler.policy import Limits, Policy
-from reconciler.read.dependencies import (
-    read_dependencies,
-    read_index_directory,
-    read_published,
-)
+from reconciler.read.dependencies import read_dependencies, read_index_directory, read_published
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.reading import read_registered
 from tests.unit.read.test_repositories import registration

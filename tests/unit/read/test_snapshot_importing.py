@@ -192,11 +192,7 @@ SERVED = {("v1", "ConfigMap"), ("example.com/v1", "Cluster"), ("v1", "Node")}
 
 @pytest.mark.parametrize(
     "text",
-    [
-        TABLE,
-        TABLE.partition("\n")[2],
-        "\n".join(line[:67] for line in TABLE.splitlines()),
-    ],
+    [TABLE, TABLE.partition("\n")[2], "\n".join(line[:67] for line in TABLE.splitlines())],
     ids=["wide", "no headers", "plain"],
 )
 def test_served_apis_are_read_from_the_table(text: str, world: Callable[..., World]) -> None:

@@ -34,11 +34,7 @@ def test_answer_is_recorded_with_its_policy_and_read_again() -> None:
     record = answer_record(answer)
 
     assert record == replace(
-        conflict_record(CONFLICT),
-        chosen="mine",
-        by="policy",
-        policy="on-conflict: local",
-        source="web.yaml",
+        conflict_record(CONFLICT), chosen="mine", by="policy", policy="on-conflict: local", source="web.yaml"
     )
     assert recorded_answers(a_record(answers=(record,))) == (
         replace(answer, conflict=replace(CONFLICT, base=None)),

@@ -24,19 +24,9 @@ from reconciler.names.objects import File, Files, tree_id
 from reconciler.names.trailers import NO_ANSWERS, Answers, parse_name
 from reconciler.policy import Policy
 from reconciler.render.answers import Answer, AnsweredBy
-from reconciler.render.delivery import (
-    add_checksum_header,
-    merge_generated,
-    render_deliveries,
-)
+from reconciler.render.delivery import add_checksum_header, merge_generated, render_deliveries
 from reconciler.render.package import recorded_package, unreadable_package
-from reconciler.render.rendered import (
-    Blocked,
-    Package,
-    RenderedDeliveries,
-    RenderedDelivery,
-    RenderedVariant,
-)
+from reconciler.render.rendered import Blocked, Package, RenderedDeliveries, RenderedDelivery, RenderedVariant
 from reconciler.render.update import Conflict
 from reconciler.resolve.deliveries import resolve_deliveries
 from tests.support.dependency_manifests import install, needs, package, world_of

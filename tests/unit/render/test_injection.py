@@ -10,12 +10,7 @@ from reconciler.api.porch import InjectionSelector, InjectionTarget, PackageCont
 from reconciler.base.errors import Location
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.objects import Files
-from reconciler.render.injection import (
-    Injected,
-    InjectionPoint,
-    find_points,
-    inject_config,
-)
+from reconciler.render.injection import Injected, InjectionPoint, find_points, inject_config
 from reconciler.render.rendered import Blocked
 from tests.support.model import kptfile, package
 

@@ -8,11 +8,7 @@ import pytest
 
 from reconciler.names.ids import Oid
 from reconciler.names.objects import Files
-from reconciler.render.merging import (
-    UpdateTrees,
-    render_sides,
-    with_own_fields,
-)
+from reconciler.render.merging import UpdateTrees, render_sides, with_own_fields
 from reconciler.render.update.sides import Sides
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
@@ -131,11 +127,7 @@ def test_configuration_that_upstream_deleted_is_rendered_on_the_old_side_alone()
 
 
 @pytest.mark.parametrize(
-    "kept",
-    [
-        MUTATED + "  # validators: none\n",
-        KPTFILE + "pipeline: &p\n  validators: []\nx: *p\n",
-    ],
+    "kept", [MUTATED + "  # validators: none\n", KPTFILE + "pipeline: &p\n  validators: []\nx: *p\n"]
 )
 def test_kptfile_without_validators_to_remove_stays(kept: str) -> None:
     _, given = rendered(contents(a_side("3", kptfile=kept)))

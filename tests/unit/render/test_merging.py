@@ -59,12 +59,7 @@ def lock_of(files: Files) -> dict[str, Any]:
 
 LOCK = {
     "type": "git",
-    "git": {
-        "repo": "https://host/blueprints",
-        "directory": "web",
-        "ref": "web/v2",
-        "commit": PIN.commit.oid,
-    },
+    "git": {"repo": "https://host/blueprints", "directory": "web", "ref": "web/v2", "commit": PIN.commit.oid},
 }
 
 

@@ -17,12 +17,7 @@ from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, Files, tree_id
 from reconciler.render.kptfile import unmet_gates
 from reconciler.render.merging import base_not_found
-from reconciler.render.package import (
-    input_time,
-    render_packages,
-    render_release,
-    unreadable_package,
-)
+from reconciler.render.package import input_time, render_packages, render_release, unreadable_package
 from reconciler.render.package import run_functions as all_functions
 from reconciler.render.rendered import Blocked, FunctionFault, Package
 from reconciler.resolve.resolution import BeyondRun, Release
@@ -213,11 +208,7 @@ def test_warnings_of_functions_have_their_step_and_file() -> None:
 
     assert done == replace(
         PLAIN,
-        warnings=(
-            "mutators[0]: x: one; two (a.yaml)",
-            "mutators[0]: x: no file",
-            "mutators[0]: x: no path",
-        ),
+        warnings=("mutators[0]: x: one; two (a.yaml)", "mutators[0]: x: no file", "mutators[0]: x: no path"),
     )
 
 

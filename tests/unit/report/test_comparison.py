@@ -51,11 +51,7 @@ def test_what_merging_does_alike_to_many_variants_of_a_set_is_one_row() -> None:
     found = rows(comparison_report(Comparison((*many, *few)), NAMES))
 
     assert [tuple(row.values()) for row in found] == [
-        (
-            "change",
-            "60 PackageVariants of PackageVariantSet default/web",
-            "spec.upstream.revision: 1 -> 2",
-        ),
+        ("change", "60 PackageVariants of PackageVariantSet default/web", "spec.upstream.revision: 1 -> 2"),
         ("change", "PackageVariant default/db-1", "spec.packageContext.data.region"),
         ("create", "PackageVariant default/web", "why"),
     ]

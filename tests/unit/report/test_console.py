@@ -92,11 +92,7 @@ def test_line_of_a_commit_message_stays_whole() -> None:
 def test_line_of_a_tree_goes_on_inside_its_branch() -> None:
     lines = list(folded(["  ├─ a package of a tree in review at web/v1", "  └─ b package of a tree"], 34))
 
-    assert lines == [
-        "  ├─ a package of a tree in review",
-        "  │      at web/v1",
-        "  └─ b package of a tree",
-    ]
+    assert lines == ["  ├─ a package of a tree in review", "  │      at web/v1", "  └─ b package of a tree"]
 
 
 def test_long_name_keeps_its_indentation() -> None:

@@ -9,15 +9,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import OwnershipEntry
-from reconciler.report.locks import (
-    Edge,
-    GraphNode,
-    Group,
-    dependency_graph,
-    find_path,
-    highlight,
-    text_tree,
-)
+from reconciler.report.locks import Edge, GraphNode, Group, dependency_graph, find_path, highlight, text_tree
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
 

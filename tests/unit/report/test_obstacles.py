@@ -17,17 +17,7 @@ from reconciler.policy import Policy
 from reconciler.report.explain import Obstacle, Standstill, find_obstacles
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support import plan_values
-from tests.support.plan_values import (
-    EDGE,
-    KEPT,
-    WEB,
-    a_desired,
-    a_pin,
-    a_target,
-    oid,
-    plan_of,
-    web_context,
-)
+from tests.support.plan_values import EDGE, KEPT, WEB, a_desired, a_pin, a_target, oid, plan_of, web_context
 from tests.support.sets import COMMIT, TREE, a_package, repository
 from tests.support.values import replace
 

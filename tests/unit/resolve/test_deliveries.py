@@ -11,13 +11,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.base.values import Refused
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import (
-    ClusterLock,
-    ClusterUpdate,
-    LockScope,
-    LockUpdate,
-    PackageLock,
-)
+from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockScope, LockUpdate, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.instances import Instance, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.instances import Resolution as LockedResolution
@@ -29,11 +23,7 @@ from reconciler.dependencies.model.packages import (
     PackageNeed,
     version_range,
 )
-from reconciler.inventory.inventory import (
-    Commit,
-    RepositoryView,
-    Source,
-)
+from reconciler.inventory.inventory import Commit, RepositoryView, Source
 from reconciler.names.ids import ObjectName
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy

@@ -31,13 +31,7 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.problem import ConflictCode, Explanation
 from reconciler.dependencies.versions import parse_strict
 from reconciler.expand import expand
-from reconciler.inventory.inventory import (
-    Inventory,
-    RepositoryView,
-    ReviewedLock,
-    Source,
-    SourcedDocument,
-)
+from reconciler.inventory.inventory import Inventory, RepositoryView, ReviewedLock, Source, SourcedDocument
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.build import build_plan

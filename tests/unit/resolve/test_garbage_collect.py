@@ -93,11 +93,7 @@ def test_generated_variant_is_released_only_if_everything_was_understood(row: Ro
 # What packages on main still need
 
 SOURCE = "host/blueprints"
-VIEWS = (
-    registered("blueprints"),
-    registered("edge", cluster="prod"),
-    registered("far", cluster="dev"),
-)
+VIEWS = (registered("blueprints"), registered("edge", cluster="prod"), registered("far", cluster="dev"))
 DATABASE = Gvk("db.io", "v1", "Database")
 
 

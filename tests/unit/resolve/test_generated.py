@@ -43,11 +43,7 @@ def variant(
 
 
 def locked(
-    name: str,
-    *askers: Resolved,
-    namespace: str = "",
-    source: str = "v1",
-    repository: str = "host/blueprints",
+    name: str, *askers: Resolved, namespace: str = "", source: str = "v1", repository: str = "host/blueprints"
 ) -> Resolved:
     """Return a package in the lock that others need, or a variant's own one."""
     slot = (

@@ -9,24 +9,13 @@ from reconciler.api.porch import Downstream, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.expand import DesiredVariant, expand
-from reconciler.inventory.inventory import (
-    Commit,
-    Inventory,
-    PackageRevision,
-    ReviewedLock,
-)
+from reconciler.inventory.inventory import Commit, Inventory, PackageRevision, ReviewedLock
 from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.policy import LockMode, LockPolicy, ReviewedLockPolicy
 from reconciler.records.state import UpstreamLock, lock_upstream
-from reconciler.resolve.pins import (
-    PinChoice,
-    choose_pin,
-    find_floating,
-    follow,
-    hold,
-)
+from reconciler.resolve.pins import PinChoice, choose_pin, find_floating, follow, hold
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.sets import a_package
 from tests.support.values import replace

@@ -15,9 +15,7 @@ from tests.support.values import replace
 RETRY = "reconciler.dev/retry"
 PLAIN = (RolloutPolicy(waves=(Wave("first", selector=POLICY.waves[0].selector), Wave("rest"))),)
 BUDGET = (
-    RolloutPolicy(
-        waves=(Wave("first", selector=POLICY.waves[0].selector, failure_budget="1"), Wave("rest")),
-    ),
+    RolloutPolicy(waves=(Wave("first", selector=POLICY.waves[0].selector, failure_budget="1"), Wave("rest"))),
 )
 
 

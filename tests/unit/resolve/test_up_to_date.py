@@ -14,13 +14,7 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.records.state import ConflictRecord
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.up_to_date import (
-    find_settled,
-    index_objects,
-    input_facts,
-    inputs_digest,
-    told_facts,
-)
+from reconciler.resolve.up_to_date import find_settled, index_objects, input_facts, inputs_digest, told_facts
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import (
     PACKAGE,

@@ -223,8 +223,7 @@ def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWo
 
 
 @pytest.mark.parametrize(
-    ("namespace", "hint"),
-    [("default", "Known: blueprints."), ("elsewhere", "There is none.")],
+    ("namespace", "hint"), [("default", "Known: blueprints."), ("elsewhere", "There is none.")]
 )
 def test_repository_of_a_downstream_must_be_registered_in_the_namespace(
     world: ModelWorld, namespace: str, hint: str

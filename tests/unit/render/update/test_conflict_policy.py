@@ -98,9 +98,7 @@ def test_both_members_of_a_union_are_listed() -> None:
 
 
 @pytest.mark.parametrize("policy", [OnConflict.ASK, OnConflict.UPSTREAM, OnConflict.LOCAL])
-def test_removed_resource_that_upstream_moved_and_changed_is_a_conflict(
-    policy: OnConflict,
-) -> None:
+def test_removed_resource_that_upstream_moved_and_changed_is_a_conflict(policy: OnConflict) -> None:
     head = {"Kptfile": kptfile("web"), "other.yaml": resource("x").replace("app", "other")}
     original = package({**head, "app.yaml": resource("old")})
     upstream = package({**head, "moved.yaml": resource("new")})

@@ -85,10 +85,7 @@ def test_reports_of_parts_are_added_and_everything_is_in_a_stable_order() -> Non
     assert own.updated({}) == Updated(
         {},
         (conflict("a", "y", "BothAdded"), conflict("a", "y"), conflict("a", "z"), conflict("b")),
-        (
-            DecidedConflict(conflict("c"), UPSTREAM, DEFAULT),
-            DecidedConflict(conflict("d"), LOCAL, DEFAULT),
-        ),
+        (DecidedConflict(conflict("c"), UPSTREAM, DEFAULT), DecidedConflict(conflict("d"), LOCAL, DEFAULT)),
         3,
     )
 

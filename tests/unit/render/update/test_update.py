@@ -8,11 +8,7 @@ import pytest
 from reconciler.krm.yaml import Tree
 from reconciler.names.objects import File, Mode
 from reconciler.policy import MergeMode, OnConflict, Strategy
-from reconciler.render.update import (
-    Conflict,
-    UpdateRefused,
-    update_package,
-)
+from reconciler.render.update import Conflict, UpdateRefused, update_package
 from reconciler.render.update.identifiers import with_identifiers
 from tests.support.merges import files_of
 
@@ -328,10 +324,7 @@ def test_block_scalar_keeps_its_value_before_what_is_added(mode: MergeMode, head
         {"a.yaml": cm("c")}, {"a.yaml": cm("c", more="new: up\n")}, {"a.yaml": cm("c", more=end)}, mode=mode
     )
     joined, _ = update(
-        {"a.yaml": cm("c")},
-        {"a.yaml": cm("c") + "---\n" + cm("d")},
-        {"a.yaml": cm("c", more=end)},
-        mode=mode,
+        {"a.yaml": cm("c")}, {"a.yaml": cm("c") + "---\n" + cm("d")}, {"a.yaml": cm("c", more=end)}, mode=mode
     )
 
     assert value(added["a.yaml"]) == {**value(cm("c", more=end)), "new": "up"}
