@@ -177,83 +177,43 @@ FIRST, ASKS = (
 )
 LIFECYCLE = {
     "nothing": (lock_of(revision(1, ON)), lock_of(revision(1, ON)), ""),
-    "activated": (
-        lock_of(revision(1, OFF)),
-        lock_of(revision(1, ON)),
-        "revision: activate net-1 Inactive -> Active: revision 1 of Provider/net",
-    ),
-    "replaced": (
-        lock_of(revision(1, ON)),
-        lock_of(revision(1, OFF), revision(2, ON)),
-        "revision: activate net-2 Active: revision 2 of Provider/net, in place of net-1",
-    ),
-    "rolled back": (
-        lock_of(revision(1, OFF), revision(2, ON)),
+    "activated": (lock_of(revision(1, OFF)), lock_of(revision(1, ON)),
+        "revision: activate net-1 Inactive -> Active: revision 1 of Provider/net"),
+    "replaced": (lock_of(revision(1, ON)), lock_of(revision(1, OFF), revision(2, ON)),
+        "revision: activate net-2 Active: revision 2 of Provider/net, in place of net-1"),
+    "rolled back": (lock_of(revision(1, OFF), revision(2, ON)),
         lock_of(revision(2, OFF), revision(3, ON, "net-1")),
-        "revision: roll back net-1 Inactive -> Active: revision 3 of Provider/net, in place of net-2",
-    ),
-    "stopped": (
-        lock_of(revision(1, ON)),
-        lock_of(revision(1, OFF)),
-        f"revision: deactivate net-1 Active -> Inactive: {FIRST}; no revision of it runs any more",
-    ),
-    "waits": (
-        lock_of(revision(1, ON)),
-        lock_of(revision(1, ON), WAITS),
-        f"revision: wait net-2 Inactive: revision 2 of Provider/net {ASKS} net-2",
-    ),
-    "discarded": (
-        lock_of(revision(1, OFF), revision(2, ON)),
-        lock_of(revision(2, ON)),
-        "revision: discard net-1 Inactive: revision 1 of Provider/net, beyond the history limit",
-    ),
-    "handed over": (
-        kinds(**{"a.io": held("net")}),
-        kinds(**{"a.io": held("other", "other-1")}),
-        "kind: hand over a.io net -> other: other-1 controls it",
-    ),
-    "released": (
-        kinds(**{"a.io": held("net")}),
-        kinds(**{"a.io": held("net", "")}),
-        "kind: release a.io net: it stays without a controller: its objects may be data",
-    ),
-    "a composition released": (
-        lock_of(compositions={"a.io": held("net")}),
+        "revision: roll back net-1 Inactive -> Active: revision 3 of Provider/net, in place of net-2"),
+    "stopped": (lock_of(revision(1, ON)), lock_of(revision(1, OFF)),
+        f"revision: deactivate net-1 Active -> Inactive: {FIRST}; no revision of it runs any more"),
+    "waits": (lock_of(revision(1, ON)), lock_of(revision(1, ON), WAITS),
+        f"revision: wait net-2 Inactive: revision 2 of Provider/net {ASKS} net-2"),
+    "discarded": (lock_of(revision(1, OFF), revision(2, ON)), lock_of(revision(2, ON)),
+        "revision: discard net-1 Inactive: revision 1 of Provider/net, beyond the history limit"),
+    "handed over": (kinds(**{"a.io": held("net")}), kinds(**{"a.io": held("other", "other-1")}),
+        "kind: hand over a.io net -> other: other-1 controls it"),
+    "released": (kinds(**{"a.io": held("net")}), kinds(**{"a.io": held("net", "")}),
+        "kind: release a.io net: it stays without a controller: its objects may be data"),
+    "a composition released": (lock_of(compositions={"a.io": held("net")}),
         lock_of(compositions={"a.io": held("net", "")}),
-        "kind: release the composition a.io net: it stays without a controller: composites may use it",
-    ),
-    "taken": (
-        kinds(**{"a.io": OwnershipEntry(retained=True)}),
-        kinds(**{"a.io": held("net")}),
-        "kind: take a.io net: net-1 controls it",
-    ),
+        "kind: release the composition a.io net: it stays without a controller: composites may use it"),
+    "taken": (kinds(**{"a.io": OwnershipEntry(retained=True)}), kinds(**{"a.io": held("net")}),
+        "kind: take a.io net: net-1 controls it"),
     "dropped": (kinds(**{"a.io": held("net")}), kinds(), "kind: drop a.io net: no revision has it any more"),
-    "out of use": (
-        lock_of(),
-        lock_of(unused=(NET.instance,)),
-        "package: retire xpkg:net@cluster: nothing needs it any more; `reconciler lock --prune` removes it",
-    ),
-    "used in place of another": (
-        lock_of(packages=(asking("app", ">=1"),)),
+    "out of use": (lock_of(), lock_of(unused=(NET.instance,)),
+        "package: retire xpkg:net@cluster: nothing needs it any more; `reconciler lock --prune` removes it"),
+    "used in place of another": (lock_of(packages=(asking("app", ">=1"),)),
         lock_of(packages=(asking("app", ">=1", resolved="mine"),)),
-        "package: replace carvel:db@cluster: carvel:mine@cluster takes its place for carvel:app@cluster",
-    ),
-    "used again": (
-        lock_of(unused=(NET.instance,)),
-        lock_of(),
-        "package: use xpkg:net@cluster: something needs it again",
-    ),
-    "of another owner": (
-        lock_of(),
+        "package: replace carvel:db@cluster: carvel:mine@cluster takes its place for carvel:app@cluster"),
+    "used again": (lock_of(unused=(NET.instance,)), lock_of(),
+        "package: use xpkg:net@cluster: something needs it again"),
+    "of another owner": (lock_of(),
         lock_of(packages=(msgspec.structs.replace(NET, by_user=False, owner=APP),)),
-        "package: reassign xpkg:net@cluster a manifest -> xpkg:app@cluster: its owner is another one",
-    ),
-    "anything else": (
-        lock_of(),
+        "package: reassign xpkg:net@cluster a manifest -> xpkg:app@cluster: its owner is another one"),
+    "anything else": (lock_of(),
         lock_of(packages=(msgspec.structs.replace(NET, requested_by=(instance("x"),)),)),
-        "lock: needs are met otherwise, by the same versions",
-    ),
-}
+        "lock: needs are met otherwise, by the same versions"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", LIFECYCLE)

@@ -7,13 +7,10 @@ from reconciler.dependencies.catalog.index import composition_names, provided_ki
 XRD: dict[str, Any] = {
     "kind": "CompositeResourceDefinition",
     "metadata": {"name": "xnetworks.x.io"},
-    "spec": {
-        "group": "x.io",
-        "names": {"kind": "XNetwork", "plural": "xnetworks"},
+    "spec": {"group": "x.io", "names": {"kind": "XNetwork", "plural": "xnetworks"},
         "claimNames": {"kind": "Network", "plural": "networks"},
-        "versions": [{"name": "v1", "served": True}, {"name": "v2", "served": False}],
-    },
-}
+        "versions": [{"name": "v1", "served": True}, {"name": "v2", "served": False}]},
+}  # fmt: skip
 DEFINITION: dict[str, Any] = {
     "kind": "InfrastructureDefinition",
     "metadata": {"name": "databases.x.io"},
@@ -34,12 +31,9 @@ PUBLICATION: dict[str, Any] = {
 
 CRD: dict[str, Any] = {
     "kind": "CustomResourceDefinition",
-    "spec": {
-        "group": "x.io",
-        "names": {"kind": "Bucket", "plural": "buckets"},
-        "versions": [{"name": "v1", "served": True}],
-    },
-}
+    "spec": {"group": "x.io", "names": {"kind": "Bucket", "plural": "buckets"},
+        "versions": [{"name": "v1", "served": True}]},
+}  # fmt: skip
 COMPOSITION: dict[str, Any] = {"kind": "Composition", "metadata": {"name": "small"}}
 
 

@@ -53,19 +53,15 @@ NO_CARVEL_RANGE = "'a b' has no version, or nothing after '||'"
 
 INSTALLS = [
     Case({"package": "x.io/a"}, [("spec.package", "spec.package has neither a tag nor a digest")]),
-    Case(
-        {"package": "x.io/a:main"},
-        [("spec.package", "The tag main is no version, so nothing can be compared with it")],
-    ),
+    Case({"package": "x.io/a:main"},
+        [("spec.package", "The tag main is no version, so nothing can be compared with it")]),
     Case({"package": "localhost:5000/a"}, [("spec.package", "spec.package has neither a tag nor a digest")]),
     Case({"package": "x.io/a:v1"}, (), [("spec.package", "v1 is a moving tag: it is read as a range")]),
-    Case(
-        {"package": "x.io/a:v1.0.0", "revisionHistoryLimit": -1},
-        [("spec.revisionHistoryLimit", "revisionHistoryLimit is -1, below 0")],
-    ),
+    Case({"package": "x.io/a:v1.0.0", "revisionHistoryLimit": -1},
+        [("spec.revisionHistoryLimit", "revisionHistoryLimit is -1, below 0")]),
     Case({"package": "x.io/a:v1.0.0", "revisionHistoryLimit": 0}),
     Case({"package": f"x.io/a@sha256:{'0' * 64}"}),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", INSTALLS)

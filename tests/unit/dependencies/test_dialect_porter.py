@@ -67,18 +67,14 @@ def test_sharing_mode_of_unknown_word_is_refused() -> None:
 
 SCOPES = [
     ("no namespace means global", {}, Share(Sharing.GLOBAL)),
-    (
-        "the parent's namespace with labels is a shared scope",
+    ("the parent's namespace with labels is a shared scope",
         {"namespace": "{{ installation.namespace }}", "labels": {"app": "shop"}},
-        Share(Sharing.NAMESPACE, labels=(("app", "shop"),)),
-    ),
-    (
-        "a label with the parent's name makes it exclusive",
+        Share(Sharing.NAMESPACE, labels=(("app", "shop"),))),
+    ("a label with the parent's name makes it exclusive",
         {"namespace": "{{installation.namespace}}", "labels": {"owner": "{{ installation.name }}"}},
-        Share(Sharing.EXCLUSIVE, labels=(("owner", "{{ installation.name }}"),)),
-    ),
+        Share(Sharing.EXCLUSIVE, labels=(("owner", "{{ installation.name }}"),))),
     ("a scope says it in a word", {"scope": "namespace"}, Share(Sharing.NAMESPACE)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("fields", "share"), [row[1:] for row in SCOPES], ids=[row[0] for row in SCOPES])

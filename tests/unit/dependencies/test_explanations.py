@@ -161,16 +161,12 @@ def test_wrong_solution_is_a_defect_with_each_violation(cluster: str, subject: s
 @pytest.mark.parametrize(
     ("text", "kin"),
     [
-        (
-            provider("p", "v1.0.0").replace("x.io/p", "y.io/p") + crossplane("p", "v1.0.0"),
-            "x.io/p is called so, too",
-        ),
-        (
-            install("app", "app.io.1.0.0", "1.0.0") + package("app.io", "1.0.0"),
-            "app.io is, and a version is no part of a name",
-        ),
+        (provider("p", "v1.0.0").replace("x.io/p", "y.io/p") + crossplane("p", "v1.0.0"),
+            "x.io/p is called so, too"),
+        (install("app", "app.io.1.0.0", "1.0.0") + package("app.io", "1.0.0"),
+            "app.io is, and a version is no part of a name"),
     ],
-)
+)  # fmt: skip
 def test_name_that_nobody_published_is_told_beside_the_one_that_is_meant(text: str, kin: str) -> None:
     (told,) = resolve_cluster(world_of(text)).explanations
 

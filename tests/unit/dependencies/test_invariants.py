@@ -75,17 +75,13 @@ def test_every_breach_of_a_lock_is_found(wrong: ClusterLock, said: str) -> None:
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (
-            locked(*SOUND.lock.revisions, kinds=SOUND.resolution.custom_resource_definitions, generation=3),
-            "generation 3",
-        ),
+        (locked(*SOUND.lock.revisions, kinds=SOUND.resolution.custom_resource_definitions, generation=3),
+            "generation 3"),
         (locked(revision(2, "Active"), generation=2), "does not own X.io any more"),
-        (
-            locked(revision(2), revision(1, "Active", name="new"), kinds=owned("", "aws-2"), generation=2),
-            "the number 1, and 2 was given",
-        ),
+        (locked(revision(2), revision(1, "Active", name="new"), kinds=owned("", "aws-2"), generation=2),
+            "the number 1, and 2 was given"),
     ],
-)
+)  # fmt: skip
 def test_every_breach_of_a_step_is_found(after: ClusterLock, said: str) -> None:
     with pytest.raises(BrokenLockError, match=said):
         check_lock(SOUND, after)

@@ -37,12 +37,9 @@ CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "buckets.s3.io", "ownerReferences": [{"kind": "Provider", "name": "aws"}]},
-    "spec": {
-        "group": "s3.io",
-        "names": {"kind": "Bucket", "plural": "buckets"},
-        "versions": [{"name": "v1", "served": True}, {"name": "v1beta1", "served": False}],
-    },
-}
+    "spec": {"group": "s3.io", "names": {"kind": "Bucket", "plural": "buckets"},
+        "versions": [{"name": "v1", "served": True}, {"name": "v1beta1", "served": False}]},
+}  # fmt: skip
 PROVIDER = {
     "apiVersion": "pkg.crossplane.io/v1",
     "kind": "Provider",

@@ -82,18 +82,15 @@ def told(*documents: dict[str, Any]) -> list[tuple[str, str]]:
     ("fields", "path", "message"),
     [
         ({"ecosystem": "kpt"}, "ecosystem", "A kpt package is known by the tags of its repository"),
-        (
-            {"ecosystem": "helm"},
-            "ecosystem",
-            "ecosystem must be 'xpkg', 'carvel', 'bundle' or 'kpt', but is the text 'helm'",
-        ),
+        ({"ecosystem": "helm"}, "ecosystem",
+            "ecosystem must be 'xpkg', 'carvel', 'bundle' or 'kpt', but is the text 'helm'"),
         ({"provides": ["v1/Queue"]}, "provides", "'v1/Queue' is not group/version/Kind"),
         ({"interfaces": {"io.x": "a b"}}, 'interfaces["io.x"]', "'a b' is not a version"),
         ({"version": "main"}, "version", "'main' is not a version"),
         ({"digest": 1}, "digest", "digest must be a string, but is the number 1"),
         ({"more": 1}, "more", "Unknown field more"),
     ],
-)
+)  # fmt: skip
 def test_wrong_field_of_a_header_is_told_at_its_place(
     fields: dict[str, Any], path: str, message: str
 ) -> None:

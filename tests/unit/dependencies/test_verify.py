@@ -149,12 +149,10 @@ class Row(NamedTuple):
 
 ROWS = {
     "an install is missing": Row(WORLD, removed("web.io"), "shop is not there"),
-    "an install has another version than it asks for": Row(
-        WORLD, changed("web.io", "0.9.0"), "asks for web.io >=1.0.0 and gets 0.9.0"
-    ),
-    "a dependency is out of its range": Row(
-        WORLD, changed("db.io", "2.0.0"), "and carvel:db.io@namespace/prod is not that"
-    ),
+    "an install has another version than it asks for": Row(WORLD, changed("web.io", "0.9.0"),
+        "asks for web.io >=1.0.0 and gets 0.9.0"),
+    "a dependency is out of its range": Row(WORLD, changed("db.io", "2.0.0"),
+        "and carvel:db.io@namespace/prod is not that"),
     "a dependency is missing": Row(WORLD, removed("db.io"), "is not that"),
     "a requirement is met by nothing": Row(WORLD, changed("web.io", dependencies=()), "and nothing meets it"),
     "a version is not published": Row(WORLD, recatalogued(vanished), "is no candidate of"),
@@ -225,20 +223,15 @@ ROWS = {
         lambda inputs, solution: (replace(inputs, presence=world_of("").presence), solution),
         "requires the interface io.cnab.interface.mysql 5.x",
     ),
-    "a binding is not there": Row(
-        installation("a", "a", more=BOUND) + bundle("a", "1.0.0", MYSQL) + THERE,
+    "a binding is not there": Row(installation("a", "a", more=BOUND) + bundle("a", "1.0.0", MYSQL) + THERE,
         with_inputs(installation("a", "a") + bundle("a", "1.0.0", MYSQL) + THERE),
-        "requires the interface io.cnab.interface.mysql 5.x",
-    ),
-    "a declined package is installed": Row(
-        install("shop", "web.io", "") + EITHER,
+        "requires the interface io.cnab.interface.mysql 5.x"),
+    "a declined package is installed": Row(install("shop", "web.io", "") + EITHER,
         with_inputs(install("shop", "web.io", "", DECLINED) + EITHER),
-        "requires a.io or b.io, and carvel:a.io@namespace/prod is not that",
-    ),
-    "an install that gave way does not keep its version": Row(
-        install("shop", "web.io", "") + DB + LIKED, preempted, "gives way and does not keep 0.9.0"
-    ),
-}
+        "requires a.io or b.io, and carvel:a.io@namespace/prod is not that"),
+    "an install that gave way does not keep its version": Row(install("shop", "web.io", "") + DB + LIKED,
+        preempted, "gives way and does not keep 0.9.0"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())

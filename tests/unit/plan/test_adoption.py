@@ -104,13 +104,10 @@ def test_variant_gets_a_package_as_the_table_says(row: Row[tuple[Op | Reason, bo
     [
         (KptfileHeader(), "web", "its adoption, or another name"),
         (KptfileHeader(error="not YAML"), "web", "a repair of its Kptfile, or another name"),
-        (
-            KptfileHeader(owner="other/default/web", location="edge/web"),
-            "web",
-            "its release by other, or another name",
-        ),
+        (KptfileHeader(owner="other/default/web", location="edge/web"), "web",
+            "its release by other, or another name"),
     ],
-)
+)  # fmt: skip
 def test_adoption_is_offered_only_where_it_can_be_had(
     header: KptfileHeader, name: str, waits_for: str
 ) -> None:

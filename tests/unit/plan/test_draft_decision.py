@@ -236,30 +236,19 @@ ASKED = (ConflictRecord(path="a.yaml", field="spec", upstream="1", local="2"),)
         ({"inputs": "", "failed": True}, {}, True, "A function that failed or could not run was tried again"),
         ({"failed": True}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
         ({"conflicts": ASKED}, {"local": NEW}, False, "It was merged before a run finished its draft"),
-        (
-            {"conflicts": ASKED, "local_tree": EDITED},
-            {"local": EDITED},
-            False,
-            "No input changed, but the draft that was proposed is gone",
-        ),
-        (
-            {"conflicts": ASKED},
-            {"local": NEW},
-            True,
-            "No input changed, but the draft is not what was proposed",
-        ),
+        ({"conflicts": ASKED, "local_tree": EDITED}, {"local": EDITED}, False,
+            "No input changed, but the draft that was proposed is gone"),
+        ({"conflicts": ASKED}, {"local": NEW}, True,
+            "No input changed, but the draft is not what was proposed"),
         ({}, {}, True, "No input changed, but the draft is not what was proposed"),
         ({}, {}, False, "No input changed, but the draft that was proposed is gone"),
         ({"inputs": ""}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
         ({"inputs": ""}, {"pin": AT_BRANCH}, False, "It follows main instead of web/v1; same commit"),
-        (
-            {"inputs": ""},
-            {"pin": a_pin(package=PackageKey("host/mirror", "web"), remote="https://host/mirror")},
-            False,
-            "The upstream repository was https://host/blueprints, and is https://host/mirror; same commit",
-        ),
+        ({"inputs": ""},
+            {"pin": a_pin(package=PackageKey("host/mirror", "web"), remote="https://host/mirror")}, False,
+            "The upstream repository was https://host/blueprints, and is https://host/mirror; same commit"),
     ],
-)
+)  # fmt: skip
 def test_cause_of_a_change_is_what_changed(
     record: dict[str, Any] | None, resolved: dict[str, Any], *, draft: bool, cause: str
 ) -> None:

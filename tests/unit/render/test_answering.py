@@ -40,19 +40,13 @@ KINDS = {
     "a field of a list": three(*(DEPLOYMENT.format(1, image, "b") for image in ("a:1", "a:2", "a:3"))),
     "a value with a comment": three(*(DEPLOYMENT.format(n, "a", "b") for n in (1, 2, 3))),
     "an atomic list": three(*(DEPLOYMENT.format(1, "a", word) for word in "bcd")),
-    "a field that upstream deleted": three(
-        config("one", "old", "b: x"), HEAD.format("one") + "data:\n  b: x\n", config("one", "mine", "b: x")
-    ),
-    "a field that local deleted": three(
-        config("one", "old", "b: x"), config("one", "new", "b: x"), HEAD.format("one") + "data:\n  b: x\n"
-    ),
-    "a block text": three(
-        *(config("one", f"|\n    {w}\n    {w}") for w in ("old", "new", "mine"))
-    ),
-    "a resource that upstream deleted": three(
-        config("one", "1") + "---\n" + config("two", "old"), config("one", "1"),
-        config("one", "1") + "---\n" + config("two", "mine"),
-    ),
+    "a field that upstream deleted": three(config("one", "old", "b: x"),
+        HEAD.format("one") + "data:\n  b: x\n", config("one", "mine", "b: x")),
+    "a field that local deleted": three(config("one", "old", "b: x"), config("one", "new", "b: x"),
+        HEAD.format("one") + "data:\n  b: x\n"),
+    "a block text": three(*(config("one", f"|\n    {w}\n    {w}") for w in ("old", "new", "mine"))),
+    "a resource that upstream deleted": three(config("one", "1") + "---\n" + config("two", "old"),
+        config("one", "1"), config("one", "1") + "---\n" + config("two", "mine")),
     "a resource that local deleted": three(
         *(config("one", "1") + "---\n" + config("two", a) for a in ("old", "new")), config("one", "1"),
     ),

@@ -52,13 +52,10 @@ EDITS: dict[str, tuple[File | None, list[tuple[bytes, bytes]], list[tuple[str, .
     "a value": (generated("v2.0.0"), [CHANGED], [("spec.package", "net:v2.0.0", "net:v1.0.1")]),
     "a comment": (generated(), [(b"spec:\n", b"# keep an eye on this one\nspec:\n")], []),
     "a value in a file that nothing needs": (None, [CHANGED], [UNNEEDED]),
-    "all of it": (
-        generated(),
-        [(b"kind: Provider\n", b"{{ if .x }}\n")],
-        [("", "generated", "a person rewrote it")],
-    ),
+    "all of it": (generated(), [(b"kind: Provider\n", b"{{ if .x }}\n")],
+        [("", "generated", "a person rewrote it")]),
     "a file without its header is people's own": (generated(), [CHANGED, (HEAD, b"")], []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("new", "edits", "want"), EDITS.values(), ids=EDITS)

@@ -175,15 +175,10 @@ def unread(number: int) -> Problem:
 
 
 PROBLEMS = (
-    Problem(
-        Location("bad.yaml", 12, 5),
-        Reason.INVALID_EXPRESSION,
-        "Undeclared `nam`\nand more",
-        "Use target",
-        "PackageVariantSet default/bad",
-    ),
+    Problem(Location("bad.yaml", 12, 5), Reason.INVALID_EXPRESSION, "Undeclared `nam`\nand more",
+        "Use target", "PackageVariantSet default/bad"),
     *map(unread, range(12)),
-)
+)  # fmt: skip
 
 
 def wave(name: str, phase: WavePhase, *members: MemberPhase, **fields: object) -> WaveStatus:
@@ -221,16 +216,9 @@ WAVES = (
 RECORD = RolloutRecord(namespace="default", name="web", revision="web/v2", waves=("canary", "early", "rest"))
 IN_WAVES = dict(zip(VARIANTS, ["canary"] * 3 + ["early"] * 3 + ["rest"] * 5, strict=False))
 ROLLOUTS = (
-    Rollout(
-        RolloutKey(*SET),
-        RolloutPhase.FAILED,
-        RECORD,
-        WAVES,
-        rejected=frozenset({VARIANTS[2]}),
+    Rollout(RolloutKey(*SET), RolloutPhase.FAILED, RECORD, WAVES, rejected=frozenset({VARIANTS[2]}),
         stopped={VARIANTS[3]: "is stopped: wave canary failed"},
-        staying={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"},
-        waves_of=IN_WAVES,
-    ),
+        staying={VARIANTS[4]: "wave canary failed", VARIANTS[11]: "came later"}, waves_of=IN_WAVES),
     Rollout(RolloutKey("default", "db"), RolloutPhase.COMPLETE, replace(RECORD, name="db"), ()),
     Rollout(
         RolloutKey("default", "api"),
@@ -242,7 +230,7 @@ ROLLOUTS = (
             ),
         ),
     ),
-)
+)  # fmt: skip
 LOCK = LockProposal(
     change(Op.CREATE, "locks", Reason.LOCK_PENDING),
     (

@@ -4,14 +4,10 @@ from reconciler.report.console import folded, table_lines
 
 HEADS = ("NAME", "STATE", "SINCE", "MESSAGE")
 ROWS = [
-    (
-        "default/a-variant-with-a-long-name",
-        "in review",
-        "2026-01-01",
-        "Its draft waits for a person to merge it",
-    ),
+    ("default/a-variant-with-a-long-name", "in review", "2026-01-01",
+        "Its draft waits for a person to merge it"),
     ("default/web", "published", "", ""),
-]
+]  # fmt: skip
 
 
 def test_free_text_wraps_in_its_column() -> None:

@@ -48,15 +48,11 @@ SIDES: dict[str, tuple[Files, Files]] = {
     "new executable": ({}, {"run.sh": File.of(b"x\n", Mode.EXECUTABLE)}),
     "link": ({}, {"link": File.of(b"a.yaml", Mode.SYMLINK)}),
     "file becomes a link": ({"a": File.of(b"x\n")}, {"a": File.of(b"b", Mode.SYMLINK)}),
-    "names": (
-        {"a b.yaml": File.of(b"x\n"), 'a"b': File.of(b"x\n"), "gr\u00fcn": File.of(b"x\n")},
-        {"a b.yaml": File.of(b"y\n"), 'a"b': File.of(b"y\n"), "gr\u00fcn": File.of(b"y\n")},
-    ),
-    "several files": (
-        {"a": File.of(b"1\n"), "b": File.of(b"\xff"), "c": File.of(b"3\n")},
-        {"a": File.of(b"2\n"), "b": File.of(b"\xfe"), "d": File.of(b"3\n")},
-    ),
-}
+    "names": ({"a b.yaml": File.of(b"x\n"), 'a"b': File.of(b"x\n"), "gr\u00fcn": File.of(b"x\n")},
+        {"a b.yaml": File.of(b"y\n"), 'a"b': File.of(b"y\n"), "gr\u00fcn": File.of(b"y\n")}),
+    "several files": ({"a": File.of(b"1\n"), "b": File.of(b"\xff"), "c": File.of(b"3\n")},
+        {"a": File.of(b"2\n"), "b": File.of(b"\xfe"), "d": File.of(b"3\n")}),
+}  # fmt: skip
 
 
 def lay(root: Path, files: Files) -> None:

@@ -160,46 +160,27 @@ FLEET = ObjectName("default", "fleet")
     ("variant", "trace", "source", "line"),
     [
         pytest.param({}, {}, "spec.downstream.package", 1, id="manifest of its own"),
-        pytest.param(
-            {"requested_by": ("prod/gw", "b")}, {}, "required by prod/gw", 1, id="required by others"
-        ),
-        pytest.param(
-            {"set_key": FLEET},
-            {},
-            "PackageVariantSet default/fleet: downstream.package",
-            1,
-            id="a set without a target",
-        ),
-        pytest.param(
-            {"set_key": FLEET, "target_path": ("spec", "targets", 0)},
+        pytest.param({"requested_by": ("prod/gw", "b")}, {}, "required by prod/gw", 1,
+            id="required by others"),
+        pytest.param({"set_key": FLEET}, {}, "PackageVariantSet default/fleet: downstream.package", 1,
+            id="a set without a target"),
+        pytest.param({"set_key": FLEET, "target_path": ("spec", "targets", 0)},
             {"downstream.package": "the target's default"},
-            "PackageVariantSet default/fleet: downstream.package = the target's default",
-            20,
-            id="default of a target",
-        ),
-        pytest.param(
-            {"set_key": FLEET, "target_path": ("spec", "targets", 0)},
+            "PackageVariantSet default/fleet: downstream.package = the target's default", 20,
+            id="default of a target"),
+        pytest.param({"set_key": FLEET, "target_path": ("spec", "targets", 0)},
             {"downstream.package": "template.downstream.packageExpr: 'x'"},
-            "PackageVariantSet default/fleet: downstream.package = template.downstream.packageExpr: 'x'",
-            22,
-            id="expression",
-        ),
-        pytest.param(
-            {"set_key": FLEET, "target_path": ("spec", "targets", 0)},
+            "PackageVariantSet default/fleet: downstream.package = template.downstream.packageExpr: 'x'", 22,
+            id="expression"),
+        pytest.param({"set_key": FLEET, "target_path": ("spec", "targets", 0)},
             {"downstream.package": "literal"},
-            "PackageVariantSet default/fleet: downstream.package = literal",
-            21,
-            id="literal",
-        ),
-        pytest.param(
-            {"set_key": FLEET, "target_path": ("spec", "targets", 0)},
+            "PackageVariantSet default/fleet: downstream.package = literal", 21, id="literal"),
+        pytest.param({"set_key": FLEET, "target_path": ("spec", "targets", 0)},
             {"downstream.package": "repositories[2].packageNames[1]: text"},
-            "PackageVariantSet default/fleet: downstream.package = repositories[2].packageNames[1]: text",
-            23,
-            id="place in lists",
-        ),
+            "PackageVariantSet default/fleet: downstream.package = repositories[2].packageNames[1]: text", 23,
+            id="place in lists"),
     ],
-)
+)  # fmt: skip
 def test_field_of_a_set_is_found_in_its_target(
     variant: dict[str, Any], trace: dict[str, str], source: str, line: int
 ) -> None:
