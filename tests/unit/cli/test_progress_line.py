@@ -105,6 +105,7 @@ def test_counted_work_is_shown_at_once_and_with_its_steps(terminal: Terminal) ->
     [
         (0, 0, 3.0, "x, 1 min 15 s"),
         (0, 9, 3.0, "x: 0 of 9, 1 min 15 s"),
+        (3, 9, 0.0, "x: 3 of 9, 1 min 15 s"),
         (3, 9, 30.0, "x: 3 of 9, 1 min 0 s left"),
         (100, 1100, 10.0, "x: 100 of 1100, 10/s, 1 min 40 s left"),
         (5, 4, 1.0, "x: 5 of 4, 5/s, 0 s left"),

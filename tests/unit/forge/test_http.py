@@ -1,11 +1,11 @@
 """Requests to an API: which redirect is followed, how much is read, and what an error shows."""
 
 import socket
-import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from itertools import product
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import orjson
@@ -22,11 +22,14 @@ from reconciler.http.client import (
     LimitedError,
     LostReplyError,
     StaticToken,
+    find_server,
 )
 from reconciler.http.connection import Connections, NoAnswerError
 from reconciler.policy import WriteLimits
 from tests.support.forges.scripted import ScriptedApi
 from tests.support.forges.server import Answer, serving
+from tests.support.http_server import Handler, read_body
+from tests.support.http_server import serving as serving_with
 from tests.support.values import TOKEN
 
 STATUSES = (301, 302, 303, 307, 308)
@@ -272,13 +275,13 @@ def test_date_until_which_a_server_limits_is_by_its_own_clock(api: ScriptedApi, 
 @pytest.mark.parametrize(("silence_s", "whole_s"), [(0.05, 60), (60, 0.05)])
 def test_answer_has_a_time_for_each_step_and_one_for_all(silence_s: float, whole_s: float) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        connections, start = Connections(silence_s, {}), time.monotonic()
+        connections, start = Connections(silence_s, {}), monotonic()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
 
         with pytest.raises(NoAnswerError, match="ReadTimeout"):
             connections.send("GET", url, {}, b"", limit=9, until=start + whole_s)
 
-    assert time.monotonic() - start < 30
+    assert monotonic() - start < 30
 
 
 @pytest.mark.parametrize(
@@ -331,10 +334,55 @@ def test_body_that_is_no_json_is_read_as_text(api: ScriptedApi, data: bytes, par
 
 def test_each_attempt_of_a_request_is_told_to_who_listens(api: ScriptedApi) -> None:
     api.answers["GET", "/list"] = Answer(502, {})
-    told: list[str] = []
+    told: list[tuple[str, bool]] = []
 
-    with listening(lambda name, _: told.append(name)), pytest.raises(UnavailableError):
+    with (
+        listening(lambda name, seconds: told.append((name, 0 < seconds < 60))),
+        pytest.raises(UnavailableError),
+    ):
         api.transport().get("/list", {"page": 1})
     api.transport().get("/other")
 
-    assert told == [f"GET {api.api}/list?page=1"] * ATTEMPTS
+    assert told == [(f"GET {api.api}/list?page=1", True)] * ATTEMPTS
+
+
+@pytest.mark.parametrize(
+    ("headers", "slept"), [({}, [60.0]), ({"Retry-After": "9"}, [9.0]), ({"Retry-After": "999"}, [])]
+)
+def test_limited_read_waits_once_if_it_may_for_so_long(
+    api: ScriptedApi, headers: dict[str, str], slept: list[float]
+) -> None:
+    api.answers["GET", "/x"] = Answer(429, {"message": "slow down"}, headers)
+
+    with pytest.raises(LimitedError, match="/x limits requests"):
+        api.transport().get("/x")
+
+    assert api.clock.slept == slept
+    assert len(api.requests()) == 1 + len(slept)
+
+
+def test_connection_that_the_server_closed_is_not_used_again() -> None:
+    class Closing(Handler):
+        def do_POST(self) -> None:  # noqa: N802 - the name that the server calls
+            self.say(200, {}, read_body(self))
+            self.close_connection = True
+
+    with serving_with(Closing) as place:
+        connections = Connections(5, {})
+        for body in (b"1", b"2"):
+            sent = connections.send("POST", f"http://{place}/", {}, body, limit=9, until=monotonic() + 20)
+            assert (sent[0], sent[2]) == (200, body)
+            sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("https://git.example/a", "https://git.example"),
+        ("https://git.example:443", "https://git.example"),
+        ("http://git.example:443/a?b", "http://git.example:443"),
+        ("HTTP://Git.Example:80", "http://git.example"),
+    ],
+)
+def test_server_is_named_without_the_port_that_its_scheme_has(url: str, server: str) -> None:
+    assert str(find_server(url)) == server

@@ -177,7 +177,17 @@ def test_keep_line_without_mark_answers_no_later_conflict() -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", ["a b.yaml", "$(x).yaml", "a'b\".yaml", "`x`.yaml", "#!.yaml", "é.yaml", "a\nb"]
+    ("package", "is_asked"), [("web", False), ("web2", True), ("", True)], ids=["this", "another", "none"]
+)
+def test_newest_commit_about_a_package_asks_what_is_open(package: str, *, is_asked: bool) -> None:
+    about = f'Title\n\nkpt:{{"package":"{package}","task":{{}}}}\n' if package else "Mine\n"
+    answers = read_answers([ASKED, about], "web", alone=True)
+
+    assert (len(answers.named), bool(answers.latest)) == (1, is_asked)
+
+
+@pytest.mark.parametrize(
+    "odd", ["\udcff", "a b.yaml", "$(x).yaml", "a'b\".yaml", "`x`.yaml", "#!.yaml", "é.yaml", "a\nb"]
 )
 def test_conflict_name_has_no_shell_metacharacter(odd: str) -> None:
     text = str(conflict_name("web", odd, odd, odd, "aaaaaa-bbbbbb"))

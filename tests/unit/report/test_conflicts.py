@@ -17,6 +17,7 @@ NOTES = (
     a_conflict("c.yaml", "data.x", "", "x" * 200, "ConfigMap c"),
     a_conflict("notes.txt", "", "", "one line\n"),
     masked(a_conflict("secret.yaml", "data.p", "aHVudGVyMg==", None, "Secret s")),
+    a_conflict("d.yaml", "data.x", "X" * 81, "X" * 80 + "\n"),
 )
 CHANGE = replace(CREATED, conflicts=NOTES)
 
@@ -36,6 +37,7 @@ def test_markdown_has_no_escaped_line_break_and_names_deletions() -> None:
     assert f"`data.x`, `ConfigMap c`, `c.yaml`{table}| upstream | (empty) |\n| local | see below |" in body
     assert f"`notes.txt`{table}| upstream | (deleted) |\n| local | `one line` |" in body
     assert f"`data.p`, `Secret s`, `secret.yaml`{table}| upstream | `***` |\n| local | (deleted) |" in body
+    assert f"`d.yaml`{table}| upstream | see below |\n| local | `{'X' * 80}` |" in body
 
 
 def test_markdown_shows_long_values_as_a_diff_from_local_to_upstream() -> None:
@@ -81,10 +83,12 @@ def test_conflicts_come_before_the_facts_and_each_has_its_command() -> None:
         "Deployment b",
         "web/b.yaml Deployment/b spec.replicas 000000-111111",
     )
-    body = pull_body(replace(CREATED, conflicts=(note,)), NAMES)
+    other = replace(note, field="spec.paused", name=note.name.replace("replicas", "paused"))
+    body = pull_body(replace(CREATED, conflicts=(note, note, other)), NAMES)
 
     assert body.index("### Conflicts") < body.index("| package |")
-    assert f"reconciler answer {NAMES.of(CREATED)} web/b.yaml Deployment/b spec.replicas --keep\n" in body
+    command = f"reconciler answer {NAMES.of(CREATED)} web/b.yaml Deployment/b spec."
+    assert f"\n{command}replicas --keep\n{command}paused --keep\n" in body
 
 
 @pytest.mark.parametrize("boxes", [False, True])

@@ -65,6 +65,10 @@ def test_no_line_is_a_workflow_command(line: str) -> None:
     assert shown.endswith("\nb :: c")
 
 
+def test_block_keeps_its_lines_and_no_line_of_it_ends_it() -> None:
+    assert block("a\u202e\n\n```\n", "diff") == "````diff\na\\u202e\n\n```\n\n````"
+
+
 def test_printable_text_is_left_alone() -> None:
     assert terminal("clusters/edge-01 é 名") == "clusters/edge-01 é 名"
 

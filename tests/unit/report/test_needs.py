@@ -6,12 +6,14 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason, WaitsFor
+from reconciler.inventory.inventory import PullRequest, PullState
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Plan, Refusal
+from reconciler.names.refs import lock_ref, short_branch
+from reconciler.plan.changes import LockProposal, Op, Outcome, Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.records.state import RolloutRecord
-from reconciler.report.build import find_needs
+from reconciler.report.build import find_needs, needs_after
 from reconciler.report.report import NeedPlace
 from reconciler.resolve.rollout_model import (
     MemberPhase,
@@ -21,6 +23,8 @@ from reconciler.resolve.rollout_model import (
     WavePhase,
     WaveStatus,
 )
+from tests.support.plan_values import a_change, a_context, a_pull
+from tests.support.sets import world
 from tests.support.values import replace
 
 SET = ObjectName("default", "web")
@@ -144,3 +148,37 @@ def test_wave_that_a_person_holds_is_blocked(why: str, word: str) -> None:
 
     assert row.waves[0].state == word
     assert f": {word}, " in row.title
+
+
+LOCK_PULL = a_pull(head=short_branch(lock_ref("default")), number=4, url="https://x/4")
+REVIEWED, DECIDED = ("review", "the lock", "control#4"), ("decide", "the lock", "control#4")
+
+
+@pytest.mark.parametrize(
+    ("op", "waits", "listed", "opened", "expected"),
+    [
+        (Op.CREATE, False, None, None, None),
+        (Op.CREATE, False, None, LOCK_PULL, REVIEWED),
+        (Op.UPDATE, False, LOCK_PULL, None, REVIEWED),
+        (Op.UPDATE, True, LOCK_PULL, None, DECIDED),
+        (Op.CREATE, True, None, None, (*DECIDED[:2], "control")),
+        (Op.CREATE, False, replace(LOCK_PULL, state=PullState.CLOSED), None, None),
+        (Op.CREATE, False, replace(LOCK_PULL, head="reconciler/other/lock"), None, None),
+        (Op.CLOSE, False, LOCK_PULL, None, None),
+    ],
+)
+def test_lock_waits_for_the_review_of_its_open_pull_request_or_for_a_decision(
+    op: Op,
+    waits: bool,
+    listed: PullRequest | None,
+    opened: PullRequest | None,
+    expected: tuple[str, ...] | None,
+) -> None:
+    change = a_change(op=op, waits=waits)
+    inventory = world(pulls={change.package.url: (listed,)} if listed else {})
+    plan = Plan(context=a_context(inventory), lock=LockProposal(change))
+    outcome = Outcome(opened={(change.package.url, LOCK_PULL.head): opened} if opened else {})
+
+    for found in (needs_after(plan, outcome), *([] if opened else [find_needs(plan, ())])):
+        rows = [(need.action, need.what, need.where) for need in found]
+        assert rows == ([expected] if expected else [])

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.base.text import terminal
 from reconciler.names.objects import File, Files, Mode
 from reconciler.report.console import ansi
 from reconciler.report.diff import package_patch
 
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nstringData: {password: hunter2}\n")
 LONG = b"".join(b"line %d\n" % n for n in range(60))
+
+
+NAMES = ("a b.yaml", 'X"b', "X\\b", "gr\u00fcn", "no\u00a0break", "blank\u2800", "bell\x07")
 
 
 def text(data: bytes) -> Files:
@@ -48,8 +52,7 @@ SIDES: dict[str, tuple[Files, Files]] = {
     "new executable": ({}, {"run.sh": File.of(b"x\n", Mode.EXECUTABLE)}),
     "link": ({}, {"link": File.of(b"a.yaml", Mode.SYMLINK)}),
     "file becomes a link": ({"a": File.of(b"x\n")}, {"a": File.of(b"b", Mode.SYMLINK)}),
-    "names": ({"a b.yaml": File.of(b"x\n"), 'a"b': File.of(b"x\n"), "gr\u00fcn": File.of(b"x\n")},
-        {"a b.yaml": File.of(b"y\n"), 'a"b': File.of(b"y\n"), "gr\u00fcn": File.of(b"y\n")}),
+    "names": (dict.fromkeys(NAMES, File.of(b"x\n")), dict.fromkeys(NAMES, File.of(b"y\n"))),
     "several files": ({"a": File.of(b"1\n"), "b": File.of(b"\xff"), "c": File.of(b"3\n")},
         {"a": File.of(b"2\n"), "b": File.of(b"\xfe"), "d": File.of(b"3\n")}),
 }  # fmt: skip
@@ -95,8 +98,11 @@ def test_patch_makes_the_other_side(before: Files, after: Files, tmp_path: Path)
     lay(expected / "p", after)
     root.mkdir(exist_ok=True)
 
-    apply(root, list(package_patch("p", before, after)))
+    lines = list(package_patch("p", before, after))
+    apply(root, lines)
 
+    shown = [line.removesuffix("\r") for line in lines]
+    assert all(line.isprintable() and terminal(line) == line for line in shown)
     assert state(root) == (state(expected) if expected.exists() else {})
 
 

@@ -188,13 +188,16 @@ def test_names_of_the_plan_and_what_no_token_looks_like_are_shown(
     assert len(shown_credentials()) == (shown and learn is mine)
 
 
-def test_secret_of_the_environment_that_is_a_name_is_shown() -> None:
-    redactor = Redactor.of_environment({"A_TOKEN": "packagevariant-1"})
-    before = redactor.text("a packagevariant-1")
+@pytest.mark.parametrize("where", ["environment", "use"])
+def test_secret_that_turns_out_to_be_a_name_is_shown(where: str) -> None:
+    redactor = Redactor.of_environment({"A_TOKEN": "packagevariant-1"} if where == "environment" else {})
+    mine("packagevariant-1" if where == "use" else "swordfish")
+    before = redactor.text("a packagevariant-1 swordfish")
 
     learn_names(lambda: NAMES)
 
-    assert (before, redactor.text("a packagevariant-1")) == (f"a {MASK}", "a packagevariant-1")
+    shown = redactor.text("a packagevariant-1")
+    assert (before.split()[1], shown) == (MASK, "a packagevariant-1")
     assert redactor.is_clean('"packagevariant-1"')
 
 
