@@ -17,8 +17,7 @@ CASES = [case for file in vector_files(NAME) for case in load_yaml(file)["cases"
 @pytest.mark.parametrize(
     "case",
     parameters(
-        ((f"{index:02}-{case['name']}", case) for index, case in enumerate(CASES)),
-        absent=absence(NAME),
+        ((f"{index:02}-{case['name']}", case) for index, case in enumerate(CASES)), absent=absence(NAME)
     ),
 )
 def test_resource_merges_as_in_kyaml(case: dict[str, Any]) -> None:

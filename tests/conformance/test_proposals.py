@@ -515,11 +515,7 @@ def test_crossplane_fields_of_a_package() -> None:
     assert reading is not None
     (aws,) = reading.installs
     assert (aws.revisions.manual, aws.revisions.history_limit) == (True, 0)
-    assert dict(aws.inherit).keys() == {
-        "packagePullPolicy",
-        "packagePullSecrets",
-        "serviceAccount",
-    }
+    assert dict(aws.inherit).keys() == {"packagePullPolicy", "packagePullSecrets", "serviceAccount"}
 
 
 def test_crossplane_fields_of_revisions_dependencies_and_locks() -> None:

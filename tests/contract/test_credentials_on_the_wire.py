@@ -177,10 +177,7 @@ REGISTRY, MIRROR, AUTH, STORE = (
     "https://store.example",
 )
 BASIC = 'Basic realm="x"'
-ANSWERS = {
-    "tags": b'{"tags": ["v1.0.0"]}',
-    "file": b"entries: {}",
-}
+ANSWERS = {"tags": b'{"tags": ["v1.0.0"]}', "file": b"entries: {}"}
 
 
 def bearer(server: str) -> str:

@@ -77,11 +77,7 @@ def url(world: ForgeWorld) -> str:
     ],
 )
 def test_pull_requests_of_a_forge_are_left_to_its_page(
-    world: ForgeWorld,
-    command: Command,
-    url: str,
-    tools: tuple[str, str],
-    arguments: tuple[str, ...],
+    world: ForgeWorld, command: Command, url: str, tools: tuple[str, str], arguments: tuple[str, ...]
 ) -> None:
     _, tool = tools
     before = world.pulls("edge-1")

@@ -35,10 +35,7 @@ def desired(head: str = HEADS["web"], title: str = "Create web") -> PullRequest:
 
 @pytest.mark.parametrize(("dashboard", "issues"), [(False, set()), (True, {"issues"})])
 def test_read_only_run_requests_read_permissions(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    dashboard: bool,
-    issues: set[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dashboard: bool, issues: set[str]
 ) -> None:
     more = f"  pullRequests: {{dashboard: {str(dashboard).lower()}}}\n"
     with forge_world("github", tmp_path / "world", monkeypatch, edges=("edge-1",), more=more) as world:

@@ -23,12 +23,7 @@ pytestmark = pytest.mark.slow
 
 EDGES = ("edge-1", "edge-2", "edge-3")
 OBJECT = "objects/00/" + "0" * 38
-PLACES = (
-    "packed-refs",
-    "config",
-    OBJECT,
-    "objects/info/alternates",
-)
+PLACES = ("packed-refs", "config", OBJECT, "objects/info/alternates")
 SECONDS = 20.0
 """Within which a run ends that has something to wait for; a signal ends it within five or so."""
 

@@ -75,11 +75,7 @@ def test_completing_imports_neither_models_nor_git(environment: dict[str, str]) 
         "assert invoke([]) == 0\n"
         "print([name for name in ('pydantic', 'pygit2', 'httpx') if name in sys.modules], file=sys.stderr)\n"
     )
-    asking = {
-        "_RECONCILER_COMPLETE": "bash_complete",
-        "COMP_WORDS": "reconciler stat",
-        "COMP_CWORD": "1",
-    }
+    asking = {"_RECONCILER_COMPLETE": "bash_complete", "COMP_WORDS": "reconciler stat", "COMP_CWORD": "1"}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment | asking, capture_output=True, text=True, check=False
     )

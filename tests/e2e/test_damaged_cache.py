@@ -106,16 +106,7 @@ def test_something_else_in_the_place_of_a_mirror_is_replaced(fleet: Fleet, plann
 def damage(cache: Path, draw: random.Random) -> str:
     """Damage one file of a cache as disks, kills and people do; return what was done."""
     files = sorted(path for path in cache.rglob("*") if path.is_file() and path.suffix != ".flock")
-    kinds = (
-        "*.pack",
-        "*.idx",
-        "HEAD",
-        "config",
-        "packed-refs",
-        "refs/*",
-        "functions/*",
-        "*",
-    )
+    kinds = ("*.pack", "*.idx", "HEAD", "config", "packed-refs", "refs/*", "functions/*", "*")
     pattern = draw.choice(kinds)
     path = draw.choice([path for path in files if path.match(pattern)] or files)
     data = path.read_bytes()

@@ -352,10 +352,7 @@ def single(world: EdgeFleet, name: str, package: str, edge: str = "rome") -> Non
     )
 
 
-MOVES_OF_ONE = {
-    "another downstream": ("one", "apps/web"),
-    "another name and downstream": ("two", "apps/web"),
-}
+MOVES_OF_ONE = {"another downstream": ("one", "apps/web"), "another name and downstream": ("two", "apps/web")}
 
 
 @pytest.mark.parametrize(("move", "is_edited"), [*zip(MOVES_OF_ONE, (True, False), strict=True)])

@@ -152,11 +152,7 @@ ODD: dict[str, tuple[Callable[[str], Answer], int, str]] = {
         5,
         "is not encrypted",
     ),
-    "an address of this machine": (
-        lambda here: odd_index(f"['http://{here}/admin']"),
-        3,
-        "is not encrypted",
-    ),
+    "an address of this machine": (lambda here: odd_index(f"['http://{here}/admin']"), 3, "is not encrypted"),
     "a bug of ours": (lambda _: Answer(200, index("1.0.0", "1.1.0")), 1, "failed here: IndexError at "),
 }
 

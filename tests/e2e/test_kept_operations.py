@@ -8,14 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import (
-    ROLL_BACK,
-    WAVES,
-    EdgeFleet,
-    blueprint,
-    make_edges,
-    make_empty,
-)
+from tests.support.edge_fleet import ROLL_BACK, WAVES, EdgeFleet, blueprint, make_edges, make_empty
 from tests.support.git import Repo
 
 pytestmark = pytest.mark.slow

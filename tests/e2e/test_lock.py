@@ -62,12 +62,7 @@ def test_two_clones_at_different_places_make_byte_identical_locks(tmp_path: Path
     assert not any(str(tmp_path) in text for text in here.values())
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "52-dependency-settings",
-    ],
-)
+@pytest.mark.parametrize("name", ["52-dependency-settings"])
 def test_the_json_of_a_lock_is_as_its_schema_says(name: str, tmp_path: Path) -> None:
     schema = json.loads(lock_schema.FILE.read_text())
     world = build_world(WORLDS / name, tmp_path / "w")

@@ -108,12 +108,7 @@ def test_registry_without_tls_is_read_through_the_mirror_that_the_hint_names(
     assert "is below no prefix of spec.addresses" in capsys.readouterr().err
 
 
-GIT_VERSIONS = [
-    ("", "1.1.0"),
-    ("~1.0", "1.0.0"),
-    ("web-1.0.0", "1.0.0"),
-    ("main", "2.0.0"),
-]
+GIT_VERSIONS = [("", "1.1.0"), ("~1.0", "1.0.0"), ("web-1.0.0", "1.0.0"), ("main", "2.0.0")]
 
 
 @pytest.mark.parametrize(("version", "want"), GIT_VERSIONS)

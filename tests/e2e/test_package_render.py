@@ -115,9 +115,7 @@ def test_a_package_without_functions_keeps_every_byte(directory: Path, tmp_path:
     ("saves", "elsewhere"), [(False, False), (True, False), (True, True)], ids=["not", "here", "elsewhere"]
 )
 def test_what_was_made_before_a_failure_is_written_where_the_kptfile_says_so(
-    saves: bool,
-    elsewhere: bool,
-    tmp_path: Path,
+    saves: bool, elsewhere: bool, tmp_path: Path
 ) -> None:
     pipeline = "  mutators:\n  - image: set-labels:v0.2\n    configMap: {a: b}\n  - image: set-labels:v0.2\n"
     directory = package(tmp_path / "p", pipeline, a="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")

@@ -8,14 +8,7 @@ import pytest
 from reconciler.api.kptfile import LOCATION, OWNER
 from reconciler.git.commits import parse_annotations
 from reconciler.names.ids import Lifecycle
-from reconciler.names.refs import (
-    HEADS,
-    TAGS,
-    deletion_proposed_ref,
-    draft_ref,
-    parse_ref,
-    tag_ref,
-)
+from reconciler.names.refs import HEADS, TAGS, deletion_proposed_ref, draft_ref, parse_ref, tag_ref
 from tests.support.conformance import require_file
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.identifiers import without_identifiers

@@ -75,13 +75,7 @@ def test_apply_shows_its_steps(tmp_path: Path) -> None:
     assert "8 effects done, 0 failed.\n" in left
 
 
-@pytest.mark.parametrize(
-    ("options", "variables"),
-    [
-        (("--quiet",), {}),
-        ((), {"TERM": "dumb"}),
-    ],
-)
+@pytest.mark.parametrize(("options", "variables"), [(("--quiet",), {}), ((), {"TERM": "dumb"})])
 def test_progress_is_left_out(control: Path, options: tuple[str, ...], variables: dict[str, str]) -> None:
     shown = run(control, "doctor", *options, **variables)
 

@@ -45,8 +45,7 @@ def test_every_subject_has_a_recipe() -> None:
 
 
 followed = pytest.mark.skipif(
-    os.environ.get("RECONCILER_RECIPES") != "1",
-    reason="runs much of the suite again: `make recipes` does",
+    os.environ.get("RECONCILER_RECIPES") != "1", reason="runs much of the suite again: `make recipes` does"
 )
 
 

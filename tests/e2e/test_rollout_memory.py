@@ -5,14 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.edge_fleet import (
-    ROLL_BACK,
-    SKIP,
-    WAVES,
-    make_edges,
-    make_empty,
-    make_monorepo,
-)
+from tests.support.edge_fleet import ROLL_BACK, SKIP, WAVES, make_edges, make_empty, make_monorepo
 from tests.support.git import Repo
 
 pytestmark = pytest.mark.slow

@@ -16,16 +16,7 @@ from reconciler.cli.main import invoke
 code = invoke(sys.argv[1:])
 print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 """
-NEVER = {
-    "httpx",
-    "rich",
-    "cryptography",
-    "ruamel",
-    "pysat",
-    "starlark",
-    "pathspec",
-    "asyncio",
-}
+NEVER = {"httpx", "rich", "cryptography", "ruamel", "pysat", "starlark", "pathspec", "asyncio"}
 """Libraries for forges, terminals, signatures, round trips, solving, scripts, `.krmignore` and traces."""
 
 

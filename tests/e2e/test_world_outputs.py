@@ -64,10 +64,7 @@ def test_every_command_about_a_fleet_is_sampled() -> None:
     assert commands - {*changing, "status", "expand"} == sampled
 
 
-FIRST = [
-    ("Plan", "plan"),
-    ("Lock", "lock", "--check"),
-]
+FIRST = [("Plan", "plan"), ("Lock", "lock", "--check")]
 """Commands about all of a world."""
 
 
@@ -97,10 +94,7 @@ def _in_turn(world: World, number: int) -> Iterator[tuple[str, ...]]:
         yield "Explanation", "explain", packages[number % len(packages)], *section
 
 
-LAST = [
-    ("Status", "status"),
-    ("Expansion", "expand"),
-]
+LAST = [("Status", "status"), ("Expansion", "expand")]
 """Commands about what a world has in the end."""
 
 

@@ -16,12 +16,7 @@ from tests.support.world import World, build_world, git, refs, story
 
 WORLDS = sorted((Path(__file__).resolve().parents[2] / "fixtures/worlds").iterdir())
 
-GROUPS = (
-    "data.packaging.carvel.dev",
-    "fleet.example.com",
-    "packaging.carvel.dev",
-    "pkg.crossplane.io",
-)
+GROUPS = ("data.packaging.carvel.dev", "fleet.example.com", "packaging.carvel.dev", "pkg.crossplane.io")
 """What the clusters of the worlds serve beside Kubernetes' own kinds."""
 
 

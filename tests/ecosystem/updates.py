@@ -20,11 +20,7 @@ from tests.support.oracles import KPT, ORACLE, load_kpt
 
 HAS_KPT = KPT is not None and ORACLE.is_file()
 STRATEGY = "resource-merge"
-MODES = {
-    "asked": (),
-    "decided": ("--on-conflict", "upstream"),
-    "compatible": ("--mode", "compatible"),
-}
+MODES = {"asked": (), "decided": ("--on-conflict", "upstream"), "compatible": ("--mode", "compatible")}
 _ATTRIBUTED = re.compile(rb"(?m),kpt-pkg\b|^ *cnrm\.cloud\.google\.com/blueprint: ['\"]?kpt-pkg['\"]?\n")
 MADE = 0, 7
 REFUSED = 3, 4

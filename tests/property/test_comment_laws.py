@@ -354,9 +354,7 @@ def column(line: str) -> int:
 @given(RANDOM, LAYOUTS, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_update_of_an_edited_package_is_the_edited_update(
-    random: Random,
-    layout: Layout,
-    notes: bool,
+    random: Random, layout: Layout, notes: bool
 ) -> None:
     """Values and comments that people changed where upstream left them are all that differs from upstream."""
     base = Author(random, "b", layout).document()

@@ -8,12 +8,7 @@ import pytest
 
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.digest import InputDigests
-from reconciler.dependencies.lock.format import (
-    FleetLocks,
-    LockUpdate,
-    lock_solution,
-    read_locks,
-)
+from reconciler.dependencies.lock.format import FleetLocks, LockUpdate, lock_solution, read_locks
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.cluster import Catalogue, ClusterState, build_catalogue
 from reconciler.dependencies.model.instances import record_bytes

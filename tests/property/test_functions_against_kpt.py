@@ -27,10 +27,7 @@ KPT = shutil.which("kpt")
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))
 PIPELINES = 10 if FUZZ == 1 else 30 * FUZZ
 
-pytestmark = [
-    pytest.mark.needs("kpt"),
-    pytest.mark.slow,
-]
+pytestmark = [pytest.mark.needs("kpt"), pytest.mark.slow]
 
 FUNCTION = """#!{python} -I
 import sys, yaml

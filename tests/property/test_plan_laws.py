@@ -10,14 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.porch import (
-    Downstream,
-    Function,
-    PackageContext,
-    PackageVariantSpec,
-    Pipeline,
-    Upstream,
-)
+from reconciler.api.porch import Downstream, Function, PackageContext, PackageVariantSpec, Pipeline, Upstream
 from reconciler.expand import expand
 from reconciler.inventory.inventory import Inventory, PullState, ReviewedLock
 from reconciler.names.ids import ObjectName, PackageKey

@@ -124,8 +124,7 @@ def hostile(path: str, good: Member) -> dict[str, Hostile]:
         },
         "many headers": Hostile(packed([first, small * 2000, _member(twice), bytes(1024)]), headers),
         "many files": Hostile(
-            packed([first]) + _many(inside) + packed([bytes(1024)]),
-            "has more than 10000 files",
+            packed([first]) + _many(inside) + packed([bytes(1024)]), "has more than 10000 files"
         ),
         "large file": Hostile(_bomb(first, tarfile.REGTYPE, path), f"it has {_LARGE} bytes"),
         "size without content": Hostile(

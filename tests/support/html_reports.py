@@ -14,14 +14,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Op
 from reconciler.plan.impact import Impact
 from reconciler.records.state import RolloutRecord
-from reconciler.report.html import (
-    FileDiff,
-    PackageDiff,
-    Page,
-    PageRow,
-    ReportKind,
-    html_page,
-)
+from reconciler.report.html import FileDiff, PackageDiff, Page, PageRow, ReportKind, html_page
 from reconciler.report.report import ChangeCause, Diff, Names, Report
 from reconciler.resolve.rollout_model import (
     MemberPhase,

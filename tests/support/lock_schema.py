@@ -79,11 +79,7 @@ def _list(items: dict[str, Any], description: str = "") -> dict[str, Any]:
 
 
 def _map(name: str, description: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "additionalProperties": {"$ref": f"#/$defs/{name}"},
-        "description": description,
-    }
+    return {"type": "object", "additionalProperties": {"$ref": f"#/$defs/{name}"}, "description": description}
 
 
 _CLUSTER = {

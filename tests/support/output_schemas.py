@@ -21,14 +21,7 @@ from reconciler.plan.changes import Effect, PinChange, Refusal, SubpackageNote
 from reconciler.plan.compare import NamedCommit, Targets, VariantDifference
 from reconciler.report.explain import Origin, Standstill
 from reconciler.report.json import COMPUTED, columns_of
-from reconciler.report.report import (
-    HistoryEntry,
-    JudgementRow,
-    Need,
-    PackageOverview,
-    PackageRow,
-    Report,
-)
+from reconciler.report.report import HistoryEntry, JudgementRow, Need, PackageOverview, PackageRow, Report
 from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.doctor import Diagnosis
 from tests.support.manifest_schemas import DIRECTORY

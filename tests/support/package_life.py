@@ -140,6 +140,5 @@ class Life:
 
 _ANY = version_range(Dialect.CROSSPLANE, "")
 NOTHING = ClusterLock(
-    PackageLock(scope=LockScope(cluster=CLUSTER), generation=0, input_digest="", resolution=""),
-    Resolution(),
+    PackageLock(scope=LockScope(cluster=CLUSTER), generation=0, input_digest="", resolution=""), Resolution()
 )

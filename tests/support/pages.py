@@ -192,13 +192,7 @@ def _environment(home: Path, path: str) -> dict[str, str]:
         encoding="utf-8",
     )
     kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-    return {
-        **kept,
-        "HOME": str(home),
-        "PATH": path,
-        "COLUMNS": "120",
-        "GIT_CONFIG_NOSYSTEM": "1",
-    }
+    return {**kept, "HOME": str(home), "PATH": path, "COLUMNS": "120", "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def matches(expected: Sequence[str], printed: Sequence[str]) -> bool:

@@ -9,15 +9,7 @@ from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.inventory.inventory import (
-    Commit,
-    Draft,
-    FieldPath,
-    Inventory,
-    PullRequest,
-    PullState,
-    Source,
-)
+from reconciler.inventory.inventory import Commit, Draft, FieldPath, Inventory, PullRequest, PullState, Source
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
 from reconciler.plan.changes import (
@@ -223,11 +215,7 @@ ON_MAIN = a_package(main_tree=oid("b1"), main_header=KptfileHeader())
 
 def a_target(**fields: Any) -> PlanTarget:
     """Return the package `web` on main of `edge`, without an owner and drafts."""
-    given: dict[str, Any] = {
-        "view": EDGE,
-        "package": ON_MAIN,
-        **fields,
-    }
+    given: dict[str, Any] = {"view": EDGE, "package": ON_MAIN, **fields}
     return PlanTarget(PACKAGE, **given)
 
 

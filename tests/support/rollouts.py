@@ -54,11 +54,7 @@ POLICY = RolloutPolicy(
     waves=(
         Wave("first", selector=_selector("first"), gates=Gates(approval=True)),
         Wave(
-            "second",
-            selector=_selector("second"),
-            max_open="1",
-            soak_s=SOAK_S,
-            gates=Gates(objects=(GATE,)),
+            "second", selector=_selector("second"), max_open="1", soak_s=SOAK_S, gates=Gates(objects=(GATE,))
         ),
         Wave("third"),
     )

@@ -190,12 +190,7 @@ def record_all(inventory: Inventory) -> dict[ObjectName, PackageVariantRecord]:
 
 
 def fleet(
-    objects: int,
-    *,
-    share: float,
-    template: Mapping[str, Any],
-    recorded: bool = False,
-    bad: int | None = None,
+    objects: int, *, share: float, template: Mapping[str, Any], recorded: bool = False, bad: int | None = None
 ) -> Inventory:
     """Return one set over `share` of that many clusters; cluster number `bad` has no region."""
     selected = int(objects * share)

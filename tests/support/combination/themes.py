@@ -102,8 +102,7 @@ THEMES: dict[str, Theme] = {
         },
     ),
     "deletions": Theme(
-        _crowded_fleet,
-        {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1},
+        _crowded_fleet, {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1}
     ),
     "repositories": Theme(
         draw_fleet,
@@ -117,7 +116,6 @@ THEMES: dict[str, Theme] = {
         },
     ),
     "pipelines": Theme(
-        _rendered_fleet,
-        {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1},
+        _rendered_fleet, {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1}
     ),
 }

@@ -84,11 +84,7 @@ def test_missing_field_has_a_hint() -> None:
 
 @pytest.mark.parametrize(
     ("text", "hint"),
-    [
-        ("true", "Write it without quotes."),
-        ("ture", "Did you mean true?"),
-        ("maybe", "Write true or false."),
-    ],
+    [("true", "Write it without quotes."), ("ture", "Did you mean true?"), ("maybe", "Write true or false.")],
 )
 def test_text_where_a_boolean_belongs_has_the_next_step(text: str, hint: str) -> None:
     (fault,) = parse_model(Repository, {"apiVersion": "x", "kind": "y", "spec": {"deployment": text}})

@@ -8,27 +8,14 @@ from typing import Any, cast
 import pytest
 
 from reconciler.apply.outcome import EffectKind, Result, Target, merge_results
-from reconciler.apply.pulls import (
-    PullRequestTexts,
-    approve_pulls,
-    call_forge,
-    lock_texts,
-    remaining_effects,
-)
+from reconciler.apply.pulls import PullRequestTexts, approve_pulls, call_forge, lock_texts, remaining_effects
 from reconciler.base.effects import StoppedError
 from reconciler.base.errors import Exit, ReconcilerError, RefusedError, UnavailableError
 from reconciler.forge.api.forge import ApiForge
 from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import PullRequest
 from reconciler.names.objects import Files
-from reconciler.plan.changes import (
-    Approval,
-    Change,
-    ClosePull,
-    Effect,
-    LockProposal,
-    MoveRef,
-)
+from reconciler.plan.changes import Approval, Change, ClosePull, Effect, LockProposal, MoveRef
 from reconciler.policy import Limits
 from tests.support.forges.scripted import scripted_api
 from tests.support.plan_values import a_change

@@ -120,13 +120,7 @@ def test_drafts_that_the_repository_refuses_one_after_the_other_are_left_out(edg
 
 
 @pytest.mark.parametrize(
-    ("guilty", "pushes"),
-    [
-        (range(7, 8), 12),
-        (range(3), 20),
-        (range(0, 30, 6), 50),
-        (range(10, 25), 50),
-    ],
+    ("guilty", "pushes"), [(range(7, 8), 12), (range(3), 20), (range(0, 30, 6), 50), (range(10, 25), 50)]
 )
 def test_push_that_the_repository_refuses_as_a_whole_is_tried_in_halves(
     edge: Edge, guilty: range, pushes: int

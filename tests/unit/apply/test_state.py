@@ -64,10 +64,7 @@ def branch(files: dict[str, bytes], expect: Oid | None = None) -> Branch:
 
 @given(records, records, st.dictionaries(st.sampled_from("wxyz"), packages), st.frozensets(packages))
 def test_a_failed_package_keeps_its_record_and_no_other_does(
-    old: dict[str, bytes],
-    new: dict[str, bytes],
-    owners: dict[str, PackageKey],
-    failed: frozenset[PackageKey],
+    old: dict[str, bytes], new: dict[str, bytes], owners: dict[str, PackageKey], failed: frozenset[PackageKey]
 ) -> None:
     written = surviving_records(old, new, owners, failed)
 

@@ -50,10 +50,7 @@ def test_package_outside_of_every_repository_is_named_by_its_path_alone(
     nothing: Any = None
     listed = [
         ListedPull(view, a_pull(number=n, head=f"drafts/{path}/w"), nothing, nothing, is_registered=n == 1)
-        for n, path, view in (
-            (1, "a/web", repository("edge", directory="a")),
-            (2, "web", repository("edge")),
-        )
+        for n, path, view in ((1, "a/web", repository("edge", directory="a")), (2, "web", repository("edge")))
     ]
 
     assert [named.pull.number for named in find_pulls(listed, text)] == numbers

@@ -37,11 +37,7 @@ from tests.support.sets import (
 from tests.support.values import replace
 
 BY_NAME = {"downstream": {"repoExpr": "'edge'", "packageExpr": "target.name"}}
-THREE = (
-    cluster("b", region="eu"),
-    cluster("a", region="eu"),
-    cluster("c", region="us"),
-)
+THREE = (cluster("b", region="eu"), cluster("a", region="eu"), cluster("c", region="us"))
 
 
 def names(desired: Desired) -> list[str]:

@@ -57,8 +57,7 @@ def test_repository_is_selected_with_its_metadata_and_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clusters"),
-    [("b, a", ("a", "b")), ("a,,a, ", ("a",)), ("", ()), (None, ())],
+    ("text", "clusters"), [("b, a", ("a", "b")), ("a,,a, ", ("a",)), ("", ()), (None, ())]
 )
 def test_clusters_of_a_set_are_separated_by_commas(text: str | None, clusters: tuple[str, ...]) -> None:
     annotations = {} if text is None else {"annotations": {"reconciler.dev/clusters": text}}

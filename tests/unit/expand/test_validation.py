@@ -6,12 +6,7 @@ import pytest
 
 from reconciler.api.porch import PackageVariantSetSpec, PackageVariantSpec
 from reconciler.cel import Environment, Failure
-from reconciler.expand.checks import (
-    check_set,
-    check_variant,
-    go_json,
-    validate_set,
-)
+from reconciler.expand.checks import check_set, check_variant, go_json, validate_set
 from reconciler.expand.findings import Finding, hint_of
 from reconciler.expand.template import hint_for
 from reconciler.expand.variants import set_key, variant_key

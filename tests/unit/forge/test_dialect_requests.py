@@ -11,13 +11,7 @@ from reconciler.base.errors import ConflictError, RefusedError
 from reconciler.forge.api import gitea, github, gitlab
 from reconciler.forge.api.azure import Azure
 from reconciler.forge.api.bitbucket import Bitbucket
-from reconciler.forge.api.dialect import (
-    ApiPullRequest,
-    Comment,
-    Issue,
-    PendingError,
-    PullRequestExistsError,
-)
+from reconciler.forge.api.dialect import ApiPullRequest, Comment, Issue, PendingError, PullRequestExistsError
 from reconciler.forge.api.gitea import Gitea
 from reconciler.forge.api.github import GitHub
 from reconciler.forge.api.gitlab import GitLab
@@ -146,10 +140,7 @@ FLEET_NEW = {
     "targetRefName": "refs/heads/main", "title": "Update web", "description": "Why.", "isDraft": True,
     "labels": [{"name": "fleet"}, {"name": "edge"}],
 }  # fmt: skip
-THREAD = {
-    "comments": [{"parentCommentId": 0, "content": "Hm.", "commentType": "text"}],
-    "status": "closed",
-}
+THREAD = {"comments": [{"parentCommentId": 0, "content": "Hm.", "commentType": "text"}], "status": "closed"}
 CLOUD_NEW = {
     "title": "Update web", "description": "Why.", "draft": True, "close_source_branch": False,
     "source": {"branch": {"name": HEAD}},

@@ -10,11 +10,7 @@ from reconciler.base.errors import ConflictError, RefusedError
 from reconciler.base.redact import learn_credential
 from reconciler.forge.local import forge as local
 from reconciler.forge.local.forge import LocalForge
-from reconciler.forge.local.merge import (
-    OutdatedError,
-    approval_message,
-    check_new_package,
-)
+from reconciler.forge.local.merge import OutdatedError, approval_message, check_new_package
 from reconciler.forge.local.pulls import (
     LARGEST_NUMBER,
     LocalTransaction,

@@ -98,8 +98,7 @@ def configured(
 
 
 @pytest.mark.parametrize(
-    ("kind", "api"),
-    [(ForgeKind.GITHUB, "api/v3"), (ForgeKind.GITLAB, "api/v4"), (ForgeKind.GITEA, "api/v1")],
+    ("kind", "api"), [(ForgeKind.GITHUB, "api/v3"), (ForgeKind.GITLAB, "api/v4"), (ForgeKind.GITEA, "api/v1")]
 )
 def test_api_of_a_forge_on_this_machine_is_reached_as_its_repositories_are(
     tmp_path: Path, kind: ForgeKind, api: str

@@ -154,10 +154,7 @@ def test_archives_in_archives_count_together(depth: int, copies: int, limits: Li
 
 def test_actions_of_templates_without_an_end_are_found_in_one_pass() -> None:
     start = time.process_time()
-    sources = (
-        b"{{ " * 200_000,
-        b"{{ } {{ .Values.no }}{{ now | default .Values.yes }} {{ .Values.open",
-    )
+    sources = (b"{{ " * 200_000, b"{{ } {{ .Values.no }}{{ now | default .Values.yes }} {{ .Values.open")
     names = set(random_values(sources))
 
     assert time.process_time() - start < 5, "it took a minute when each action was looked for by itself"

@@ -39,5 +39,5 @@ def test_file_is_of_the_innermost_directory_with_a_kptfile() -> None:
 
     assert packages == {"", "a/b", "c"}
     assert [package_of(path, packages) for path in ("a/x", "a/b/x", "a/b/c/x", "c/Kptfile")] == [
-        *("", "a/b", "a/b", "c"),
+        *("", "a/b", "a/b", "c")
     ]

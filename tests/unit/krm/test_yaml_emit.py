@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.krm.yaml import YamlError
-from reconciler.krm.yaml.emit import (
-    Style,
-    emit,
-    write_scalar,
-)
+from reconciler.krm.yaml.emit import Style, emit, write_scalar
 
 LITERAL, FOLDED, SINGLE, DOUBLE = Style.LITERAL, Style.FOLDED, Style.SINGLE, Style.DOUBLE
 

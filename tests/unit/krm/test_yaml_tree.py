@@ -4,18 +4,7 @@ import re
 
 import pytest
 
-from reconciler.krm.yaml import (
-    Alias,
-    Comments,
-    Entry,
-    Item,
-    Mapping,
-    Path,
-    Scalar,
-    Sequence,
-    Style,
-    Tree,
-)
+from reconciler.krm.yaml import Alias, Comments, Entry, Item, Mapping, Path, Scalar, Sequence, Style, Tree
 from reconciler.krm.yaml.tree import DOCUMENT, CommentPosition
 
 TEXT = """# of the document

@@ -12,13 +12,7 @@ import pytest
 from reconciler.base.errors import ConfigurationError, ReconcilerError, RefusedError, UsageError
 from reconciler.names.objects import File, Files, Mode
 from reconciler.policy import Policy
-from reconciler.run.from_chart import (
-    VendoredChart,
-    package_with,
-    pinned_chart,
-    read_chart,
-    write_package,
-)
+from reconciler.run.from_chart import VendoredChart, package_with, pinned_chart, read_chart, write_package
 
 METADATA = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
 DIGEST = "sha256:" + "0" * 64

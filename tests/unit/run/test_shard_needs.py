@@ -23,8 +23,7 @@ PLANNED, READ, SKIPPED = RepositoryRole.PLANNED, RepositoryRole.READ, Repository
 
 def variant(repository: str, package: str, source: str = "blueprints") -> PackageVariantSpec:
     return PackageVariantSpec(
-        upstream=Upstream(repo=source, package="web"),
-        downstream=Downstream(repo=repository, package=package),
+        upstream=Upstream(repo=source, package="web"), downstream=Downstream(repo=repository, package=package)
     )
 
 
