@@ -109,12 +109,12 @@ golden: $(VENV)/.installed  ## Rewrite the expected files of worlds, pages and r
 	$(RUN)python -m pytest -q $$(grep -rl update_golden tests --include='test_*.py') --update-golden
 
 docs: $(VENV)/.installed  ## Write what is generated: parts of the reference, the schema of locks
-	$(RUN)python -m tests.support.cli_reference
-	$(RUN)python -m tests.support.generated_docs
-	$(RUN)python -m tests.support.lock_schema
-	$(RUN)python -m tests.support.manifest_schemas
-	$(RUN)python -m tests.support.output_schemas
-	$(RUN)python -m tests.support.kubernetes_schema
+	$(RUN)python -m tools.docs.cli_reference
+	$(RUN)python -m tools.docs.generated_docs
+	$(RUN)python -m tools.docs.lock_schema
+	$(RUN)python -m tools.docs.manifest_schemas
+	$(RUN)python -m tools.docs.output_schemas
+	$(RUN)python -m tools.docs.kubernetes_schema
 
 mutation: $(VENV)/.installed  ## Try N mutants (25) of each of FOLDERS, or of what differs from the commit CHANGED, drawn with SEED (1)
 	$(RUN)python -m tools.mutation.run --seed $(or $(SEED),1) --number $(or $(N),25) \
@@ -159,7 +159,7 @@ lock:  ## Rewrite the lock files from pyproject.toml: everything, what runs in p
 	$(RUN)uv pip compile --quiet $(LOCKED) --no-strip-extras $(GROUPS) -o requirements.lock pyproject.toml
 	$(RUN)uv pip compile --quiet $(LOCKED) -c requirements.lock -o requirements-run.lock pyproject.toml
 	$(RUN)uv pip compile --quiet $(LOCKED) -c requirements.lock --group build -o requirements-build.lock
-	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tests.support.wheels
+	PATH="$(CURDIR)/$(RUN):$$PATH" $(RUN)python -m tools.docs.wheels
 
 clean:  ## Remove everything that these targets made
 	rm -rf $(VENV) $(DEMO) .fresh dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,9 +22,6 @@ from reconciler.functions.catalog import CLAIMS, UNSTUDIED
 from reconciler.names.trailers import CONFLICT, KEEP
 from reconciler.policy import Limits, Policy
 from reconciler.read.configuration import parse_configuration, setting_paths, variable_name, variable_paths
-from tests.support.field_tables import examples, lacking
-from tests.support.generated_docs import GENERATED, regenerated
-from tests.support.generated_docs import pages as generated_pages
 from tests.support.reference import (
     DOCS,
     ROOT,
@@ -38,6 +35,9 @@ from tests.support.reference import (
     unknown,
     words,
 )
+from tools.docs.field_tables import examples, lacking
+from tools.docs.generated_docs import GENERATED, regenerated
+from tools.docs.generated_docs import pages as generated_pages
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 """Pages that may name annotations and generators."""

@@ -11,7 +11,7 @@ import click
 
 from reconciler.cli.main import main
 from reconciler.names import refs
-from tests.support.cli_reference import walk
+from tools.docs.cli_reference import walk
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

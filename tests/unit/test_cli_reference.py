@@ -1,6 +1,6 @@
 """Every command is documented: docs/reference/cli.md is what `--help` says."""
 
-from tests.support.cli_reference import FILE, cli_reference
+from tools.docs.cli_reference import FILE, cli_reference
 
 
 def test_the_reference_is_what_the_commands_say() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.wheels import LOCK, PLATFORMS, PYTHONS, RECORD, Platform, missing, read_lock
+from tools.docs.wheels import LOCK, PLATFORMS, PYTHONS, RECORD, Platform, missing, read_lock
 
 COMPILED = {
     ((3, 14), "linux", "aarch64"): {"starlark-pyo3"},

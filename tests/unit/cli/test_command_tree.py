@@ -11,7 +11,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke, main
 from reconciler.cli.schema import NAMES, OUTPUTS
-from tests.support.cli_reference import walk
+from tools.docs.cli_reference import walk
 
 EVERYWHERE = {"--quiet", "-q"}
 WITHOUT_JSON = {

@@ -9,7 +9,7 @@ from reconciler.api.annotations import KEYS
 from reconciler.base.errors import Exit
 from reconciler.cli.guesses import OF_COMMANDS, OF_COMMITS, OF_OPTIONS
 from reconciler.cli.main import invoke, main
-from tests.support.cli_reference import walk
+from tools.docs.cli_reference import walk
 
 COMMANDS = {
     context.command_path.removeprefix("reconciler").strip(): command

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from reconciler.api.porch import Upstream
 from reconciler.cli.schema import NAMES, schema
-from tests.support.manifest_schemas import manifest_schemas
-from tests.support.output_schemas import output_schemas
+from tools.docs.manifest_schemas import manifest_schemas
+from tools.docs.output_schemas import output_schemas
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from reconciler.krm.schema import (
     parse_merge_keys,
     with_merge_keys,
 )
-from tests.support import kubernetes_schema
+from tools.docs import kubernetes_schema
 
 POD = ("spec", "template", "spec")
 

@@ -15,7 +15,7 @@ from reconciler.cli.schema import NAMES, OUTPUTS
 from reconciler.plan.compose import Join, Kept, Veto
 from reconciler.policy import Policy
 from reconciler.read.configuration import setting_paths, variable_name, variable_paths
-from tests.support import field_tables
+from tools.docs import field_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

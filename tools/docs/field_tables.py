@@ -86,7 +86,7 @@ def lacking() -> list[str]:
 
 def _rows(owner: str, schema: Schema) -> list[tuple[str, ...]]:
     required = schema.get("required", ())
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, field in schema["properties"].items():
         plain = not _references(field) or "enum" in _definition(field)
         default = "required" if name in required else _value(field.get("default")) if plain else ""

@@ -1,6 +1,6 @@
 """Generate the merge keys of Kubernetes' kinds from its published OpenAPI definitions.
 
-Run as `python -m tests.support.kubernetes_schema` (part of `make docs`). The definitions of all supported
+Run as `python -m tools.docs.kubernetes_schema` (part of `make docs`). The definitions of all supported
 versions are in the package `kubernetes-validate`; the newest version of each type wins: kinds that
 Kubernetes removed keep the merge keys of their last version. `kubernetes-1.21.json` is the schema inside kpt,
 which never changes.

@@ -15,14 +15,14 @@ FILE = Path(__file__).resolve().parents[2] / "docs/schemas/lock.schema.json"
 _PLAN = FILE.with_name("plan.schema.json")
 _TEXT = {"type": "string"}
 _REJECTION = {"version": _TEXT, "reasons": {"type": "array", "items": _TEXT}}
-_MODELS = {"package": Resolved, "revision": LockedRevision, "owned": OwnershipEntry}
+_MODELS: dict[str, type[Record]] = {"package": Resolved, "revision": LockedRevision, "owned": OwnershipEntry}
 
 
 def lock_schema() -> dict[str, Any]:
-    """Return the schema, in the part of JSON Schema that `tests.support.schema` checks."""
+    """Return the schema."""
     definitions = {name: _of_model(model) for name, model in _MODELS.items()}
-    change = dict.fromkeys(("instance", "before", "after"), _TEXT)
-    change = {"op": {"type": "string", "enum": list(LockOp)}, **change}
+    texts = dict.fromkeys(("instance", "before", "after"), _TEXT)
+    change: dict[str, Any] = {"op": {"type": "string", "enum": list(LockOp)}, **texts}
     definitions |= {
         "change": _object(change),
         "problem": json.loads(_PLAN.read_text())["$defs"]["problem"],

@@ -1,12 +1,11 @@
 """Which wheels the locked dependencies have: recorded from the package index, asked without it.
 
-python -m tests.support.wheels      records them anew, with `uv` on the PATH; after `make lock`
+python -m tools.docs.wheels      records them anew, with `uv` on the PATH; after `make lock`
 """
 
 import json
 import re
 import subprocess
-import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.markers import Environment, default_environment
+from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -64,8 +63,8 @@ def supported_tags(python: tuple[int, int], platform: Platform) -> set[Tag]:
 
 def locked(python: tuple[int, int], platform: Platform) -> dict[str, str]:
     """Return the version of every locked requirement that counts there."""
-    environment: Environment = {
-        **default_environment(),
+    environment: dict[str, str] = {
+        **{name: str(value) for name, value in default_environment().items()},
         "python_version": f"{python[0]}.{python[1]}",
         "python_full_version": f"{python[0]}.{python[1]}.0",
         "sys_platform": platform.system,
@@ -121,4 +120,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -24,7 +24,7 @@ from reconciler.report.json import COMPUTED, columns_of
 from reconciler.report.report import HistoryEntry, JudgementRow, Need, PackageOverview, PackageRow, Report
 from reconciler.resolve.rollout_model import Rollout
 from reconciler.run.doctor import Diagnosis
-from tests.support.manifest_schemas import DIRECTORY
+from tools.docs.manifest_schemas import DIRECTORY
 
 Schema = dict[str, Any]
 DEFINITIONS: Mapping[str, type] = {
