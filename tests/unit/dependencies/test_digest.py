@@ -48,10 +48,8 @@ from tests.support.values import replace
 
 DB, WEB = PackageId(Ecosystem.CARVEL, "db.io"), PackageId(Ecosystem.CARVEL, "web.io")
 ANY = VersionRange(Dialect.CARVEL)
-RANGE = VersionRange(Dialect.CARVEL, ">=1.0.0")
 NEED, ONE, TWO = PackageNeed(DB, ANY), parse_strict("1.0.0"), parse_strict("2.0.0")
 GVK, PAIRS = Gvk("g.io", "v1", "Thing"), (("a", "b"),)
-SHAPED = {"outputs": PAIRS, "parameters": PAIRS, "credentials": PAIRS}
 USED, ASKED = Candidate(DB, ONE), Install("prod", "web", Dialect.CARVEL, PackageNeed(DB, ANY))
 INPUTS = ClusterInputs((ASKED,), build_catalogue([USED]))
 DEFAULTS = Path(__file__).with_name("digest_defaults.json")

@@ -36,7 +36,7 @@ def trails(*packages: Resolved) -> dict[str, list[list[str]]]:
     }
 
 
-WEB, PORTAL = root("web"), root("portal")
+WEB = root("web")
 
 
 def test_what_only_an_install_of_another_kind_needs_is_left_to_it() -> None:

@@ -210,19 +210,6 @@ def test_checks_that_a_gate_needs_are_read_of_the_head_of_main(fleet: Fleet) -> 
     assert fleet.forges["edge"].asked == ["pulls", "9" * 40]
 
 
-class Dashboard(ApiForge):
-    """A forge that has one issue, or an error in its place."""
-
-    def __init__(self, issue: Any) -> None:
-        self.issue = issue
-
-    def find_issues(self, key: str, title: str) -> Any:
-        assert (key, title) == ("dashboard/demo", "Dashboard of demo")
-        if isinstance(self.issue, UnavailableError):
-            raise self.issue
-        return () if self.issue is None else (self.issue,)
-
-
 @dataclass(eq=False)
 class Listing(ApiForge):
     """A forge that returns its open pull request, and the ended one if it is asked for everything."""

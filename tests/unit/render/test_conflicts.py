@@ -3,7 +3,6 @@
 import pytest
 
 from reconciler.names.objects import File
-from reconciler.policy import OnConflict
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.render.conflicts import (
     answer_record,
@@ -16,9 +15,6 @@ from reconciler.render.conflicts import (
 from reconciler.render.update import Conflict
 from tests.support.plan_values import a_record
 from tests.support.values import replace
-
-ASK, LOCAL, UPSTREAM = OnConflict.ASK, OnConflict.LOCAL, OnConflict.UPSTREAM
-
 
 # Records
 

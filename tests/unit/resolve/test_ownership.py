@@ -5,7 +5,7 @@ from functools import cache
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import GROUP, Downstream, PackageVariantSpec, Upstream
+from reconciler.api.porch import GROUP
 from reconciler.base.errors import Location
 from reconciler.inventory.inventory import (
     Commit,
@@ -29,34 +29,10 @@ from reconciler.resolve.ownership import (
     our_drafts,
 )
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import a_desired_variant, a_record
 from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
-
-
-@pytest.fixture
-def world() -> ModelWorld:
-    """One package is published, in a repository that is then registered under another name."""
-    world = ModelWorld()
-    world.add_repository("blueprints")
-    world.add_repository("edge")
-    world.publish("blueprints", "web", blueprint("web", a_yaml="a: 1\n"), 1)
-    want(world, "web", "edge")
-    world.run()
-    world.merge("edge", world.drafts("edge")[0])
-    world.run()
-    world.rename_repository("edge", "edge-1")
-    return world
-
-
-def want(world: ModelWorld, name: str, repository: str) -> None:
-    world.variants[name] = PackageVariantSpec(
-        upstream=Upstream(repo="blueprints", package="web", revision=1),
-        downstream=Downstream(repo=repository, package="web"),
-    )
-
 
 WEB = ObjectName("default", "web")
 HERE = PackageKey("host/edge", "site/web")

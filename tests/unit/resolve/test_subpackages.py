@@ -16,7 +16,7 @@ from tests.support.model import ModelWorld, blueprint
 from tests.support.plan_values import WEB, a_desired_variant, oid
 from tests.support.values import replace
 
-MAIN, UPSTREAM = oid("b1"), oid("c1")
+UPSTREAM = oid("c1")
 FIELD = ("metadata", "annotations", SUBPACKAGE_REVISIONS)
 
 

@@ -10,7 +10,7 @@ from reconciler.render.update import sides
 from reconciler.render.update.sides import MergeCache, schemas_of
 from tests.support.model import package
 
-LOCAL, UPSTREAM = OnConflict.LOCAL, OnConflict.UPSTREAM
+UPSTREAM = OnConflict.UPSTREAM
 
 
 def test_cache_is_emptied_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
