@@ -23,7 +23,7 @@ from reconciler.http.client import LimitedError
 from reconciler.inventory.inventory import Commit, Control, Inventory, RepositoryRole, ReviewedLock
 from reconciler.inventory.shard import Shard
 from reconciler.names.ids import ObjectName, Oid, PackageKey
-from reconciler.plan.changes import Change, Effect, LockProposal, Outcome, Plan, Refusal, Unfinished
+from reconciler.plan.changes import Change, Effect, LockProposal, MoveRef, Outcome, Plan, Refusal, Unfinished
 from reconciler.policy import CommitPolicy, Limits, Policy
 from reconciler.read.state import state_ref, status_ref
 from reconciler.records.state import (
@@ -200,19 +200,23 @@ def test_repositories_are_written_in_order_until_the_run_is_asked_to_end(
         for url, edge in edges.items()
         for change in (edge.created("web"), edge.created("db"), edge.change("same"))
     ]
-    targets = {url: edge.target() for url, edge in edges.items()}
+    there = Edge(tmp_path / "there")
+    move = MoveRef("refs/heads/main", there.repo.oid("main"), there.repo.oid("main"))
+    changes.insert(0, replace(there.change("db", move), package=PackageKey("file:///0", "db")))
+    targets = {url: edge.target() for url, edge in {**edges, "file:///0": there}.items()}
     world.policy = replace(world.policy, limits=Limits(repositories_at_once=1))
     seen: list[list[tuple[str, str]]] = []
 
     def end(done: Sequence[Effect]) -> None:
         seen.append([(effect.ref, effect.error) for effect in done])
-        effects.request_shutdown()
+        if done:
+            effects.request_shutdown()
 
     outcome = apply_changes(Plan(tuple(changes)), world.inventory(), targets, world.mirror(), end)
 
     message, hint = str(effects.StoppedError()), effects.StoppedError.hint
-    assert {f"drafts/{name}/packagevariant-1" for name in ("web", "db")} < {ref for ref, _ in seen[0]}
-    assert seen[1:] == [[], [], [("", f"4 changes left: {message}")], []]
+    assert {f"drafts/{name}/packagevariant-1" for name in ("web", "db")} < {ref for ref, _ in seen[1]}
+    assert [seen[0], *seen[2:]] == [[], [], [], [("", f"4 changes left: {message}")], []]
     assert [len(edge.repo.refs()) > 1 for edge in edges.values()] == [False, True, False]
     assert outcome.exits == {Exit.PARTIAL}
     left = {PackageKey(f"file:///{name}", path) for name in "bc" for path in ("web", "db")}

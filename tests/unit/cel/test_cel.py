@@ -54,6 +54,7 @@ def run(text: str, *extensions: str) -> str | Failure:
         ("timestamp(1).getHours('UTC') == 1 ? 'a' : 'b'", 13, "getHours() takes no time zone"),
         ("duration('1s').getMilliseconds() == 1", 15, "A duration has no getMilliseconds()"),
         ("google.protobuf.Any{}", 0, "undeclared reference to 'google.protobuf.Any'"),
+        ("(" * 400 + "'a'" + ")" * 400, 0, "More than 31 terms are nested or chained"),
         ("(repoDefault == 'a')", 0, "type conversion error from bool to 'string'"),
     ],
 )

@@ -44,6 +44,7 @@ def value_of(text: str) -> object:
         "url('https://x.io/a b').getEscapedPath() == '/a%20b'",
         "url('/?a=1&a=2').getQuery()['a'] == ['1', '2']",
         "[1, 2, 2].sum() == 5 && [1.5, 0.5].sum() == 2.0 && [].sum() == 0",
+        "type([1, 2].sum()) == int && type([1.5, 0.5].sum()) == double",
         "[3, 1].min() == 1 && [3, 1].max() == 3 && lists.range(3) == [0, 1, 2]",
         "[1, 2, 1].indexOf(1) == 0 && [1, 2, 1].lastIndexOf(1) == 2 && [1].indexOf(2) == -1",
         "[1].lastIndexOf(2) == -1 && 'abc'.indexOf('c') == 2",
@@ -60,22 +61,36 @@ def test_function_gives_its_documented_result(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message"),
     [
-        "quantity('1.5').asInteger()",
-        "quantity('a')",
-        "semver('1.2')",
-        "ip('1.2.3')",
-        "cidr('10.0.0.0')",
-        "url('x.io')",
-        "[1].slice(1, 2)",
-        "[[1]].flatten(-1)",
-        "[].min()",
-        "format.named('labelValue').value().validate(1)",
-        "quantity('1').isLessThan(semver('1.0.0'))",
-        "[quantity('1')].sum()",
-        "no expression (",
+        ("quantity('1.5').asInteger()", "cannot convert value to integer"),
+        ("quantity('a')", "'a' is no quantity"),
+        ("semver('1.2')", "'1.2' is no semantic version"),
+        ("ip('1.2.3')", "'1.2.3' does not appear to be an IPv4 or IPv6 address"),
+        ("cidr('10.0.0.0')", "'10.0.0.0' is no CIDR"),
+        ("url('x.io')", "'x.io' is no URL"),
+        ("[1].slice(1, 2)", "cannot slice(1, 2), list is length 1"),
+        ("[[1]].flatten(-1)", "level must be non-negative"),
+        ("[].min()", ""),
+        ("format.named('labelValue').value().validate(1)", ""),
+        ("quantity('1').isLessThan(semver('1.0.0'))", "no such overload"),
+        ("[quantity('1')].sum()", ""),
+        ("'a'.find('(')", "'(' is no regular expression: b'missing ): ('"),
+        ("no expression (", "Syntax error: mismatched input 'expression' expecting <EOF>"),
     ],
 )
-def test_argument_that_a_function_does_not_take_is_an_error(text: str) -> None:
-    assert isinstance(value_of(text), Failure)
+def test_argument_that_a_function_does_not_take_is_an_error(
+    text: str, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failure = value_of(text)
+
+    assert isinstance(failure, Failure)
+    assert not message or failure == Failure(message)
+    assert capfd.readouterr().err == ""
+
+
+def test_failure_tells_what_is_undeclared_or_missing() -> None:
+    name, key = "nobody.x", 'Key not found in map : "b"'
+
+    assert value_of(f"{name} + others") == Failure(name, undeclared=name)
+    assert value_of("{'a': 1}['b']") == Failure(key, missing=key)
