@@ -182,7 +182,7 @@ def compose_exact(text: str, limits: YamlLimits) -> Iterator[ExactNode]:
     if not _may_have_anchor(text):
         return roots
     for _ in roots:
-        pass  # this checks every limit, so that the composer of events need not
+        pass  # this checks the text and every limit, so that the composer of events need not
     return _EventComposer(text, limits).roots()
 
 
@@ -368,22 +368,18 @@ class _EventComposer:
     """Composes nodes from events, so that aliases keep their own positions."""
 
     def __init__(self, text: str, limits: YamlLimits) -> None:
-        self._text = text
         self._parser = CParser(text)
         self._limits = limits
         self._anchors: dict[str, RawNode] = {}
 
     def roots(self) -> Iterator[ExactNode]:
         """Yield the root of every document that is not empty."""
-        try:
-            for event in iter(self._next, None):
-                if isinstance(event, yaml.DocumentStartEvent):
-                    self._anchors.clear()
-                    root = self._node(self._next(), 0)
-                    if not _is_empty(root):
-                        yield root
-        except yaml.YAMLError as error:
-            raise translated(error, self._text) from error
+        for event in iter(self._next, None):
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._anchors.clear()
+                root = self._node(self._next(), 0)
+                if not _is_empty(root):
+                    yield root
 
     def _next(self) -> Any:
         return self._parser.get_event()

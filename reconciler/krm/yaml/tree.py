@@ -228,17 +228,20 @@ class _Indexer:
 
     def _comments_of_flow(self, node: ExactNode) -> Lines:
         start, end = node.start_mark.index, node.end_mark.index
-        comments = self._comments(start, end)
-        pending = [node] if comments else []
+        scalars: list[tuple[int, int]] = []  # a quoted `#` is no comment
+        pending = [node] if self._comments(start, end) else []
         while pending:
             inner = pending.pop()
-            if isinstance(inner, ScalarNode):  # a quoted `#` is no comment
-                span = inner.start_mark.index, inner.end_mark.index
-                comments = tuple(line for line in comments if not span[0] <= line.start < span[1])
+            if isinstance(inner, ScalarNode):
+                scalars.append((inner.start_mark.index, inner.end_mark.index))
             elif isinstance(inner, MappingNode):
                 pending += (part for pair in inner.value for part in pair)
             elif isinstance(inner, SequenceNode):
                 pending += inner.value
+        comments: Lines = ()
+        for first, last in (*sorted(scalars), (end, end)):
+            comments += self._comments(start, first)
+            start = last
         return comments
 
     def _ended(self, parent: int) -> tuple[list[tuple[_Slot, _Slot]], _Slot]:

@@ -81,6 +81,18 @@ def test_merge_keys_of_crds_in_the_package(
     assert keys(shape, "metadata", "finalizers") == ()
 
 
+def test_key_of_an_element_may_have_a_default() -> None:
+    names = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]}
+    parts = {"protocol": {"default": "UDP"}, "port": {}, "other": {"default": "a"}}
+    of_crd = Schemas(crd_shapes([crd({**names, "items": {"properties": parts}})]))
+    shapes = (
+        at(of_crd.shape("example.com/v1", "Shop"), "spec", "fruits"),
+        at(Schemas().shape("v1", "Service"), "spec", "ports"),
+    )
+
+    assert [shape and shape.defaults for shape in shapes] == [{"protocol": "UDP"}, {"protocol": "TCP"}]
+
+
 @pytest.mark.parametrize("broken", [None, 7, {"kind": "CustomResourceDefinition"}, crd({"properties": 3})])
 def test_broken_crd_has_no_merge_keys(broken: Any) -> None:
     assert keys(Schemas(crd_shapes([broken])).shape("example.com/v1", "Shop"), "spec", "fruits") is None

@@ -166,6 +166,7 @@ COMMENT = [
     Case("line of an empty value", "a:\nb: 1\n", SetLineComment(A, "x"), "a: # x\nb: 1\n"),
     Case("line of an item", "- a\n", SetLineComment((0,), "x"), "- a # x\n"),
     Case("head", "b: 1\na: 1\n", SetHeadComment(A, "x\ny"), "b: 1\n# x\n# y\na: 1\n"),
+    Case("head with a blank line", "b: 1\na: 1\n", SetHeadComment(A, "x\n\n#y"), "b: 1\n# x\n\n#y\na: 1\n"),
     Case("head, replaced", "a:\n  # c\n  b: 1\n", SetHeadComment(("a", "b"), "x\ny"),
         "a:\n  # x\n  # y\n  b: 1\n"),
     Case("head, removed", "b: 1\n# c\na: 1\n", SetHeadComment(A, None), "b: 1\na: 1\n"),

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from reconciler.krm.yaml import Alias, Comments, Entry, Item, Mapping, Path, Scalar, Sequence, Style, Tree
-from reconciler.krm.yaml.tree import DOCUMENT, CommentPosition
+from reconciler.krm.yaml.tree import DOCUMENT, CommentPosition, fields_of
 
 TEXT = """# of the document
 
@@ -26,8 +26,8 @@ labels:
   # head z
 
   # more of head z
-  z: [a, # inside
-    b] # after
+  z: ["a # not", [b, # inside
+    c]] # after
 list:
 # head of item
 - a: 1 # one
@@ -194,6 +194,18 @@ def test_slots_by_typed_keys_and_indexes() -> None:
     assert tree.slot(("1.0",)) is not None
     for absent in [("on",), ("1", 2), ("1", -1), ("1", "0"), ("true", "x"), ()]:
         assert tree.slot(absent) is None
+
+
+def test_fields_are_visited_where_their_extent_has_a_text() -> None:
+    tree = Tree.parse("a: 1 # x\nb: 2\nc: {d: [3]}\ne:\n- 4 # x\n- 5\n- f: 6 # x\n  g: 7\n")
+
+    every, marked = ([(field.name, field.comment) for field in fields_of(tree, m)] for m in ("", "# x"))
+
+    assert every == [
+        *(("a", "# x"), ("b", ""), ("c.d", ""), ("c.d[0]", ""), ("e", "")),
+        *(("e[0]", "# x"), ("e[1]", ""), ("e[2].f", "# x"), ("e[2].g", "")),
+    ]
+    assert marked == [(name, comment) for name, comment in every if comment or name == "e"]
 
 
 def test_empty_text_has_no_root() -> None:
