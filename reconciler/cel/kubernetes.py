@@ -378,6 +378,8 @@ def _flatten(values: Sequence[Any], depth: int = 1) -> list[Any]:
 
 
 def _sum(values: Sequence[Any]) -> Any:
+    if not all(isinstance(value, int | float) for value in values):
+        raise ValueError("no such overload")
     total = sum((Decimal(str(value)) for value in values), Decimal(0))
     return float(total) if any(isinstance(value, float) for value in values) else int(total)
 
