@@ -67,7 +67,6 @@ def changes(old: list[Resolved], new: list[Resolved]) -> list[tuple[str, str, st
 
 FITS = "the version that fits best now"
 
-
 MANY = "; ".join([*(f"carvel:{who}@cluster asks for it" for who in "abc"), "and 2 more"])
 
 

@@ -28,7 +28,6 @@ PUBLICATION: dict[str, Any] = {
     "spec": {"infrastructureDefinitionRef": {"name": "databases.x.io"}},
 }
 
-
 CRD: dict[str, Any] = {
     "kind": "CustomResourceDefinition",
     "spec": {"group": "x.io", "names": {"kind": "Bucket", "plural": "buckets"},

@@ -90,7 +90,6 @@ KINDS: dict[str, tuple[type[BaseModel], Rows, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
-
 CHOICE = {"versionSelection": {"constraints": "1.0.0"}}
 REF = {"refName": "a.io", **CHOICE}
 SHOP = {"packageRef": REF}

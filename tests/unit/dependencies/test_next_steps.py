@@ -101,7 +101,6 @@ WITHDRAWN = package("web.io", "1.0.0").replace(
     "metadata: {", "metadata: {annotations: {reconciler.dev/withdrawn: 'leaks'}, "
 )
 
-
 NEW_AWS = crossplane("aws", "v1.0.0").replace("dependsOn", "crossplane: {version: '>=v1.15.0'}, dependsOn")
 OLD_CROSSPLANE = cluster(platforms={"crossplane": "v1.16.0-rc.0.38"})
 DIGEST = f"sha256:{'1' * 64}"

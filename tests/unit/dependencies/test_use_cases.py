@@ -48,7 +48,6 @@ def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
 ISSUER = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 EITHER = "{or: [" + ISSUER + ", {package: {refName: certs.io, version: ''}}]}"
 
-
 OR = "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}"
 ISSUERS = "provides: [{apiVersion: certs.io/v1, kind: Issuer}]"
 

@@ -36,7 +36,6 @@ KEPT = a_change(variant=WEB)
 HANDS = ApprovalRule(auto_merge=True)
 PASSED = {(URL, oid("d2")): frozenset({"ci"})}
 
-
 RENDERED = Rendered({WEB: RenderedVariant(WEB, Package(oid("d1")))})
 
 

@@ -132,12 +132,3 @@ def test_package_of_others_is_left_alone_with_a_problem() -> None:
     assert decision(theirs) == Decided(
         replace(KEPT, reason=Reason.PACKAGE_EXISTS, message=message), (problem,)
     )
-
-
-# What is told beside the content
-
-
-# Tags, drafts and proposals that are due
-
-
-# Rollouts

@@ -9,7 +9,6 @@ from tests.support.values import replace
 WEB = PackageKey("host/edge", "web")
 LOSS = Loss("dev", NamedObject("Provider", "", "aws"), "Bucket.s3.io", 2, is_complete=True, names=("a", "b"))
 
-
 PVC = "PersistentVolumeClaim"
 CLAIM = Loss("dev", NamedObject(PVC, "web", "db"), PVC, 1, is_complete=True)
 

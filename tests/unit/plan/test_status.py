@@ -61,7 +61,6 @@ CLAIMED = Problem(Location("web.yaml", 1), Reason.UPSTREAM_NOT_FOUND, "It is not
     variant_key(WEB)
 )
 
-
 KNOWN = web_context().targets[PACKAGE]
 DONE = with_after(KEPT, KNOWN)
 CONTESTED = replace(KEPT, variant=None)

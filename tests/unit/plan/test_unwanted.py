@@ -343,7 +343,6 @@ RELEASED = replace(
     pull=RELEASE_PULL,
 )
 
-
 NEW = Package(oid("e1"))
 
 

@@ -324,7 +324,6 @@ NAMED = replace(CONFLICT, name=str(name("new", "mine")))
 LOCAL = ConflictDecision(OnConflict.LOCAL, "on-conflict: local", "web.yaml")
 UPSTREAM = ConflictDecision(OnConflict.UPSTREAM, "on-conflict: upstream", "web.yaml")
 
-
 ASKED_BEFORE: dict[str, tuple[ConflictName | None, bool]] = {
     "nothing": (None, True),
     "this": (name("new", "mine"), True),
@@ -402,7 +401,6 @@ def test_question_about_another_package_is_none_of_this_draft(path: str) -> None
 
 
 LINES = conflict_name("web", "notes.txt", "", "", f"{value_mark('n')}-{value_mark('m')}")
-
 
 OF_LINES: dict[str, tuple[ConflictName | None, str | None, AnsweredBy | None]] = {
     "unknown": (None, None, None),

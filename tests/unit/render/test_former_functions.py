@@ -50,7 +50,6 @@ EDIT = ("size: s", "size: mine")
 SAID = "Functions that are no longer in the pipeline wrote what edited files still have"
 ADVICE = "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
 
-
 MORE, TIER = {"team": "web", "more": "x"}, {"tier": "front"}
 ROWS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[str, str], str]] = {
     "a namespace": ([NAMESPACE], [], EDIT,

@@ -139,9 +139,6 @@ def test_kptfile_without_validators_to_remove_stays(kept: str) -> None:
     }
 
 
-# Sides of the merge
-
-
 # Fields that we write
 
 

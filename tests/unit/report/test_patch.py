@@ -15,7 +15,6 @@ from reconciler.report.diff import package_patch
 SECRET = File.of(b"apiVersion: v1\nkind: Secret\nstringData: {password: hunter2}\n")
 LONG = b"".join(b"line %d\n" % n for n in range(60))
 
-
 NAMES = ("a b.yaml", 'X"b', "X\\b", "gr\u00fcn", "no\u00a0break", "blank\u2800", "bell\x07")
 
 

@@ -192,7 +192,6 @@ SETTLED: DecisionTable[str] = DecisionTable(
     ],
 )  # fmt: skip
 
-
 OUTPUT, MERGED = oid("f1"), oid("b1")
 RECORDS = {
     "of these inputs": a_record(inputs="now", output_tree=OUTPUT, local_tree=MERGED),

@@ -25,7 +25,6 @@ def node(text: str) -> Node:
 
 DEFAULT = Rule(RuleKind.DEFAULT)
 
-
 NOTE = {"metadata": {"annotations": {"reconciler.dev/on-conflict": "upstream"}}}
 
 
