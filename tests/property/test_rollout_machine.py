@@ -18,9 +18,9 @@ from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Plan, WriteDraft, WriteGroup
 from reconciler.read.repositories.trees import read_header
 from reconciler.records.state import RolloutMember
-from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
+from reconciler.resolve.rollout_model import GO, PAUSE, ROLL_BACK, SKIP, RolloutPhase
 from tests.support.model import EPOCH, MAIN
-from tests.support.rollouts import EDGES, GO, ORDER, PAUSE, POLICY, SKIP, SOAK_S, WAVE_OF, RolloutWorld
+from tests.support.rollouts import EDGES, ORDER, POLICY, SOAK_S, WAVE_OF, RolloutWorld
 from tests.support.values import replace
 
 FUZZ = int(os.environ.get("RECONCILER_FUZZ", "1"))

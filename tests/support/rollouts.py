@@ -26,14 +26,14 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.objects import tree_id
 from reconciler.plan.build import build_plan
-from reconciler.plan.changes import Plan, WriteGroup
+from reconciler.plan.changes import Change, Plan, WriteGroup
 from reconciler.policy import Policy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.records.state import ROLLOUTS_DIRECTORY, RolloutRecord
 from reconciler.render import render_packages
 from reconciler.render.unchanged import find_unchanged, with_unchanged, without_guesses
 from reconciler.resolve.fleet import ResolvedFleet
-from reconciler.resolve.rollout_model import GO, PAUSE, SKIP
+from reconciler.resolve.rollout_model import GO, SKIP, Rollout
 from tests.support.model import EPOCH, MAIN, NAMESPACE, ModelRepository, ModelWorld, blueprint, resolve
 from tests.support.values import replace
 
@@ -113,6 +113,17 @@ class RolloutWorld(ModelWorld):
         for edge in EDGES:
             for ref in self.drafts(edge):
                 yield edge, ref
+
+    def merge_all(self) -> None:
+        """Merge every open draft."""
+        for edge, ref in list(self.open_drafts()):
+            self.merge(edge, ref)
+
+    def finish(self) -> Plan:
+        """Run and merge until nothing is left to do."""
+        while not self.run().is_empty or list(self.open_drafts()):
+            self.merge_all()
+        return self.run()
 
     def _write(self, repository: ModelRepository, write: object) -> int:
         """Write as a run does; what a group proposes, which only a rollback does here, is merged at once."""
@@ -307,4 +318,25 @@ def config_map(number: int) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  revision: '{number}'\n"
 
 
-__all__ = ["EDGES", "GATE", "GO", "ORDER", "PAUSE", "POLICY", "SKIP", "SOAK_S", "WAVE_OF", "RolloutWorld"]
+def with_a_new_revision(policies: tuple[RolloutPolicy, ...]) -> RolloutWorld:
+    """Return a fleet with the first revision everywhere, that asks for the second one now."""
+    world = RolloutWorld()
+    world.policy = replace(world.policy, rollouts=())
+    world.finish()
+    world.policy = replace(world.policy, rollouts=policies)
+    world.revision = 2
+    return world
+
+
+def the_rollout(plan: Plan) -> Rollout:
+    (rollout,) = plan.rollouts
+    return rollout
+
+
+def row(plan: Plan, edge: str) -> Change:
+    return next(change for change in plan.changes if change.package.url.endswith(f"/{edge}"))
+
+
+def updated(plan: Plan) -> list[str]:
+    """Return the edges that get a draft, and not only another text of their pull request."""
+    return [c.package.url.rpartition("/")[2] for c in plan.changes if c.written is not None]

@@ -4,12 +4,21 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.base.reasons import Reason
-from reconciler.plan.changes import Change, Op, Plan
+from reconciler.plan.changes import Op
 from reconciler.policy import PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
-from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, RolloutPhase
+from reconciler.resolve.rollout_model import GO, PAUSE, ROLL_BACK, SKIP, RolloutPhase
 from tests.support.model import MAIN
-from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, RolloutWorld
+from tests.support.rollouts import (
+    EDGES,
+    GATE,
+    POLICY,
+    RolloutWorld,
+    row,
+    the_rollout,
+    updated,
+    with_a_new_revision,
+)
 from tests.support.values import replace
 
 RETRY = "reconciler.dev/retry"
@@ -21,40 +30,7 @@ BUDGET = (
 
 @pytest.fixture
 def world() -> RolloutWorld:
-    """Return a fleet with the first revision everywhere, that asks for the second one now."""
-    world = RolloutWorld()
-    world.policy = replace(world.policy, rollouts=())
-    world.run()
-    merge_all(world)
-    world.run()
-    world.policy = replace(world.policy, rollouts=PLAIN)
-    world.revision = 2
-    return world
-
-
-def merge_all(world: RolloutWorld) -> None:
-    for edge, ref in list(world.open_drafts()):
-        world.merge(edge, ref)
-
-
-def run_to_end(world: RolloutWorld) -> Plan:
-    """Run and merge until nothing is left to do."""
-    while not world.run().is_empty or list(world.open_drafts()):
-        merge_all(world)
-    return world.run()
-
-
-def the_rollout(plan: Plan) -> Rollout:
-    (rollout,) = plan.rollouts
-    return rollout
-
-
-def row(plan: Plan, edge: str) -> Change:
-    return next(change for change in plan.changes if change.package.url.endswith(f"/{edge}"))
-
-
-def updated(plan: Plan) -> list[str]:
-    return [c.package.url.rpartition("/")[2] for c in plan.changes if c.written is not None]
+    return with_a_new_revision(PLAIN)
 
 
 def revisions(world: RolloutWorld) -> dict[str, str]:
@@ -77,21 +53,21 @@ def test_a_repository_that_could_not_be_read_at_the_start_goes_back_too(world: R
     world.repositories["b1"].down = True
     world.run()
     world.repositories["b1"].down = False
-    run_to_end(world)
+    world.finish()
     assert revisions(world) == all_at("web/v2")
 
     world.order(ROLL_BACK, "web/v2")
-    run_to_end(world)
+    world.finish()
 
     assert revisions(world) == all_at("web/v1")
 
 
 def test_after_the_end_and_without_the_state_a_rollback_still_works(world: RolloutWorld) -> None:
-    run_to_end(world)
+    world.finish()
     world.lose_state()
     world.order(ROLL_BACK, "web/v2")
 
-    run_to_end(world)
+    world.finish()
 
     assert revisions(world) == all_at("web/v1")
 
@@ -117,13 +93,13 @@ def test_packages_that_the_rollout_made_stay_and_their_open_drafts_close() -> No
 def test_a_target_that_joined_goes_back_to_what_the_others_have(world: RolloutWorld) -> None:
     world.targets.remove("c2")
     world.push("c2", {"web": None})
-    run_to_end(world)
+    world.finish()
     world.targets.append("c2")
-    run_to_end(world)
+    world.finish()
     assert revisions(world) == all_at("web/v2")
     world.order(ROLL_BACK, "web/v2")
 
-    run_to_end(world)
+    world.finish()
 
     assert revisions(world) == all_at("web/v1")
 
@@ -134,17 +110,17 @@ def test_a_target_that_joins_after_a_rollback_gets_what_the_others_have(
 ) -> None:
     world.targets.remove("c2")
     world.push("c2", {"web": None})
-    run_to_end(world)
+    world.finish()
     world.order(ROLL_BACK, "web/v2")
     if is_over:
-        run_to_end(world)
+        world.finish()
     world.targets.append("c2")
 
-    run_to_end(world)
+    world.finish()
 
     assert revisions(world) == all_at("web/v1")
     world.order(ROLL_BACK, None)
-    run_to_end(world)
+    world.finish()
     assert revisions(world) == all_at("web/v2")
 
 
@@ -161,7 +137,7 @@ def test_a_target_that_joins_with_a_new_revision_has_the_old_one_until_its_wave(
     assert updated(plan) == ["a1", "a2", "c2"]
     world.merge("c2", world.drafts("c2")[0])
     assert revisions(world)["c2"] == "web/v1"
-    run_to_end(world)
+    world.finish()
     assert revisions(world) == all_at("web/v2")
 
 
@@ -181,11 +157,11 @@ def test_a_target_that_takes_the_place_of_another_one_of_its_cluster_waits_for_i
 
 
 def test_a_package_that_is_back_at_the_revision_opens_no_ended_rollout(world: RolloutWorld) -> None:
-    run_to_end(world)
+    world.finish()
     package = world.repositories["c2"].at(MAIN).packages["web"]
     world.targets.remove("c2")
     world.push("c2", {"web": None})
-    run_to_end(world)
+    world.finish()
     world.push("c2", {"web": package})
     world.targets.append("c2")
 
@@ -193,7 +169,7 @@ def test_a_package_that_is_back_at_the_revision_opens_no_ended_rollout(world: Ro
 
 
 def test_a_revision_from_before_that_is_gone_is_a_problem(world: RolloutWorld) -> None:
-    run_to_end(world)
+    world.finish()
     first = world.repositories["blueprints"].refs.pop("refs/tags/web/v1")
     world.order(ROLL_BACK, "web/v2")
     inventory = world.inventory()
@@ -242,7 +218,7 @@ def test_retry_proposes_a_closed_package_again_and_the_rollout_goes_on(world: Ro
 
 def test_what_people_took_back_waits_for_them_and_moves_when_they_ask(world: RolloutWorld) -> None:
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.run()
     world.revert("a1")
 
@@ -264,7 +240,7 @@ def test_an_unhealthy_package_stays_a_failure_while_nobody_sees_it(world: Rollou
     )
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.run()
     world.health["a1"] = "Degraded"
     world.take_snapshot()
@@ -286,10 +262,10 @@ def ended_within_its_budget(world: RolloutWorld) -> None:
     world.policy = replace(world.policy, rollouts=BUDGET)
     world.targets.remove("c2")
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.run()
     world.revert("a1")
-    run_to_end(world)
+    world.finish()
 
 
 def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld) -> None:
@@ -297,7 +273,7 @@ def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld)
     world.targets.append("c2")
 
     assert updated(world.run()) == ["c2"]
-    merge_all(world)
+    world.merge_all()
     plan = world.run()
     assert the_rollout(plan).phase is RolloutPhase.COMPLETE
     assert world.plan().is_empty

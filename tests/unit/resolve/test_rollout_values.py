@@ -3,12 +3,20 @@
 import pytest
 
 from reconciler.base.reasons import Reason
-from reconciler.plan.changes import Change, Plan
+from reconciler.plan.changes import Plan
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Wave
-from reconciler.resolve.rollout_model import ROLL_BACK, Rollout, RolloutPhase
+from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import MAIN, blueprint
-from tests.support.rollouts import EDGES, POLICY, RolloutWorld, config_map
+from tests.support.rollouts import (
+    EDGES,
+    POLICY,
+    RolloutWorld,
+    config_map,
+    row,
+    the_rollout,
+    updated,
+)
 from tests.support.values import replace
 
 FIRST = ["a1", "a2"]
@@ -26,33 +34,8 @@ def world() -> RolloutWorld:
     world = RolloutWorld()
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=WAVES),))
     world.values = {"memory": "1Gi"}
-    finish(world)
+    world.finish()
     return world
-
-
-def merge_all(world: RolloutWorld) -> None:
-    for edge, ref in list(world.open_drafts()):
-        world.merge(edge, ref)
-
-
-def finish(world: RolloutWorld) -> Plan:
-    """Run and merge until nothing is left to do."""
-    while not world.run().is_empty or list(world.open_drafts()):
-        merge_all(world)
-    return world.run()
-
-
-def changed(plan: Plan) -> list[str]:
-    return [c.package.url.rpartition("/")[2] for c in plan.changes if c.written is not None]
-
-
-def row(plan: Plan, edge: str) -> Change:
-    return next(change for change in plan.changes if change.package.url.endswith(f"/{edge}"))
-
-
-def the_rollout(plan: Plan) -> Rollout:
-    (rollout,) = plan.rollouts
-    return rollout
 
 
 def memories(world: RolloutWorld, ref: str = MAIN) -> dict[str, str]:
@@ -86,18 +69,18 @@ def test_a_draft_that_a_person_edited_counts_when_it_is_merged(world: RolloutWor
     for edge, ref in list(world.open_drafts()):
         world.edit(edge, "web", {"notes.yaml": config_map(7)}, ref=ref)
     runs(world)
-    merge_all(world)
+    world.merge_all()
 
     plan = runs(world)
 
-    assert changed(plan) == SECOND
+    assert updated(plan) == SECOND
     assert the_rollout(plan).waves[0].published == 2
 
 
 def test_a_reverted_value_fails_its_wave(world: RolloutWorld) -> None:
     world.values = {"memory": "1Mi"}
     runs(world)
-    merge_all(world)
+    world.merge_all()
     world.run()
     assert world.revert("a1")
 
@@ -105,13 +88,13 @@ def test_a_reverted_value_fails_its_wave(world: RolloutWorld) -> None:
 
     assert the_rollout(plan).phase is RolloutPhase.FAILED
     assert row(plan, "a1").reason is Reason.REJECTED
-    assert changed(plan) == []
+    assert updated(plan) == []
 
 
 def test_a_record_of_a_version_that_knew_no_values_is_of_the_same_rollout(world: RolloutWorld) -> None:
     world.revision, world.values = 2, {"memory": "1Mi"}
     world.run()
-    merge_all(world)
+    world.merge_all()
     before = the_rollout(world.run()).record
     older = tuple(replace(member, target=member.target.rpartition(" ")[0]) for member in before.members)
     world.rollouts[before.rollout] = replace(before, members=older, values=None)
@@ -129,25 +112,25 @@ def test_a_rollback_brings_the_values_back(world: RolloutWorld, waves: int) -> N
     world.values = {"memory": "1Mi"}
     for _ in range(waves):
         plan = world.run()
-        merge_all(world)
+        world.merge_all()
     world.run()
     world.order(ROLL_BACK, the_rollout(plan).revision)
 
-    finish(world)
+    world.finish()
 
     assert set(memories(world).values()) == {"1Gi"}
     assert list(world.open_drafts()) == []
     assert the_rollout(world.run()).phase is RolloutPhase.ROLLED_BACK
     world.order(ROLL_BACK, None)
-    assert changed(runs(world)) == FIRST
+    assert updated(runs(world)) == FIRST
 
 
 def test_a_rollback_brings_revision_and_values_back_together(world: RolloutWorld) -> None:
     world.revision, world.values = 2, {"memory": "1Mi"}
-    finish(world)
+    world.finish()
     world.order(ROLL_BACK, "web/v2")
 
-    finish(world)
+    world.finish()
 
     assert set(refs(world).values()) == {"web/v1"}
     assert set(memories(world).values()) == {"1Gi"}
@@ -156,14 +139,14 @@ def test_a_rollback_brings_revision_and_values_back_together(world: RolloutWorld
 def test_a_rollback_without_the_state_keeps_values_that_are_unknown(world: RolloutWorld) -> None:
     world.values = {"memory": "1Mi"}
     plan = world.run()
-    merge_all(world)
+    world.merge_all()
     world.lose_state()
     runs(world)
     world.order(ROLL_BACK, the_rollout(plan).revision)
 
     plan = world.run()
 
-    assert changed(plan) == []
+    assert updated(plan) == []
     assert set(memories(world).values()) == {"1Gi", "1Mi"}
     assert any("the values, which a1/web had before" in problem.message for problem in plan.problems)
 
@@ -177,7 +160,7 @@ def test_a_target_that_leaves_is_not_waited_for(world: RolloutWorld) -> None:
     world.merge("a1", next(ref for edge, ref in world.open_drafts() if edge == "a1"))
     world.targets.remove("a2")
 
-    assert set(SECOND) <= set(changed(world.run()))
+    assert set(SECOND) <= set(updated(world.run()))
 
 
 # lost state
@@ -186,7 +169,7 @@ def test_a_target_that_leaves_is_not_waited_for(world: RolloutWorld) -> None:
 def test_state_that_is_lost_on_the_way_brings_no_value_early(world: RolloutWorld) -> None:
     world.values = {"memory": "1Mi"}
     runs(world)
-    merge_all(world)
+    world.merge_all()
     runs(world)
     world.lose_state()
 
@@ -194,7 +177,7 @@ def test_state_that_is_lost_on_the_way_brings_no_value_early(world: RolloutWorld
 
     assert the_rollout(plan).waves[0].published == 2
     assert sorted(edge for edge, _ in world.open_drafts()) == SECOND
-    finish(world)
+    world.finish()
     assert set(memories(world).values()) == {"1Mi"}
 
 
@@ -218,11 +201,11 @@ def test_after_it_the_next_change_has_the_right_base(world: RolloutWorld) -> Non
     """A person had the value of the fourth revision already: the fifth changes it from there."""
     hotfix(world, "c1", "4")
     same_again(world, 4, content=4)
-    finish(world)
+    world.finish()
     assert refs(world)["c1"] == "web/v1"
     same_again(world, 5, content=5)
 
-    finish(world)
+    world.finish()
 
     assert refs(world)["c1"] == "web/v5"
     assert b"revision: '5'" in world.repositories["c1"].at(MAIN).packages["web"]["app.yaml"].data
@@ -231,10 +214,10 @@ def test_after_it_the_next_change_has_the_right_base(world: RolloutWorld) -> Non
 def test_a_rollback_keeps_what_a_person_had_before_it(world: RolloutWorld) -> None:
     hotfix(world, "c1", "4")
     same_again(world, 4, content=4)
-    finish(world)
+    world.finish()
     world.order(ROLL_BACK, "web/v4")
 
-    finish(world)
+    world.finish()
 
     assert set(refs(world).values()) == {"web/v1"}
     assert b"revision: '4'" in world.repositories["c1"].at(MAIN).packages["web"]["app.yaml"].data

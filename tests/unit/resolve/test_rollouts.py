@@ -2,13 +2,23 @@
 
 import pytest
 
-from reconciler.plan.changes import Change, Op, Plan
+from reconciler.plan.changes import Op, Plan
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
-from reconciler.resolve.rollout_model import Rollout, RolloutPhase
+from reconciler.resolve.rollout_model import GO, PAUSE, SKIP, RolloutPhase
 from reconciler.resolve.rollout_records import bare_name
 from tests.support.model import EPOCH
-from tests.support.rollouts import EDGES, GATE, GO, PAUSE, POLICY, SKIP, SOAK_S, RolloutWorld
+from tests.support.rollouts import (
+    EDGES,
+    GATE,
+    POLICY,
+    SOAK_S,
+    RolloutWorld,
+    row,
+    the_rollout,
+    updated,
+    with_a_new_revision,
+)
 from tests.support.values import replace
 
 FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
@@ -16,25 +26,7 @@ FIRST, SECOND, THIRD = ("a1", "a2"), ("b1", "b2"), ("c1", "c2")
 
 @pytest.fixture
 def world() -> RolloutWorld:
-    """Return a fleet with the first revision everywhere, that asks for the second one now."""
-    world = RolloutWorld()
-    world.policy = replace(world.policy, rollouts=())
-    world.run()
-    merge_all(world)
-    world.run()
-    world.policy = replace(world.policy, rollouts=(POLICY,))
-    world.revision = 2
-    return world
-
-
-def merge_all(world: RolloutWorld) -> None:
-    for edge, ref in list(world.open_drafts()):
-        world.merge(edge, ref)
-
-
-def the_rollout(plan: Plan) -> Rollout:
-    (rollout,) = plan.rollouts
-    return rollout
+    return with_a_new_revision((POLICY,))
 
 
 def phases(plan: Plan) -> list[str]:
@@ -45,22 +37,9 @@ def messages(plan: Plan) -> list[str]:
     return [wave.message for wave in the_rollout(plan).waves]
 
 
-def edge_of(change: Change) -> str:
-    return change.package.url.rpartition("/")[2]
-
-
-def row(plan: Plan, edge: str) -> Change:
-    return next(change for change in plan.changes if edge_of(change) == edge)
-
-
-def updated(plan: Plan) -> list[str]:
-    """Return the edges that get a draft, and not only another text of their pull request."""
-    return [edge_of(change) for change in plan.changes if change.written is not None]
-
-
 def complete_first(world: RolloutWorld) -> None:
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.order(GO, f"web/v{world.revision}/first")
 
 
@@ -68,7 +47,7 @@ def complete_second(world: RolloutWorld) -> None:
     """Bring the two packages of the second wave through, one after the other, and let them soak."""
     for _ in SECOND:
         world.run()
-        merge_all(world)
+        world.merge_all()
     world.run()
     world.time += SOAK_S
     world.take_snapshot()
@@ -77,7 +56,7 @@ def complete_second(world: RolloutWorld) -> None:
 def test_the_whole_way(world: RolloutWorld) -> None:
     plan = world.run()
     assert updated(plan) == list(FIRST)
-    merge_all(world)
+    world.merge_all()
     plan = world.run()
     assert updated(plan) == []
     assert messages(plan)[0] == (
@@ -89,9 +68,9 @@ def test_the_whole_way(world: RolloutWorld) -> None:
     assert row(plan, "b2").message == (
         "Rollout web/v2 of fleet: wave second has as many packages in review as its maxOpen allows"
     )
-    merge_all(world)
+    world.merge_all()
     assert updated(world.run()) == ["b2"]
-    merge_all(world)
+    world.merge_all()
     plan = world.run()
     assert messages(plan)[1].startswith("soaks until ")
     world.time += SOAK_S
@@ -103,7 +82,7 @@ def test_the_whole_way(world: RolloutWorld) -> None:
     )
     world.take_snapshot()
     assert updated(world.run()) == list(THIRD)
-    merge_all(world)
+    world.merge_all()
     plan = world.run()
     assert the_rollout(plan).phase is RolloutPhase.COMPLETE
     assert the_rollout(plan).record.finished
@@ -160,7 +139,7 @@ def test_a_snapshot_without_a_time_or_from_the_future_opens_no_wave(world: Rollo
     waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(objects=(GATE,))), Wave("rest"))
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.run()
 
     world.taken = None
@@ -178,7 +157,7 @@ def test_a_snapshot_from_before_the_end_of_the_soak_time_does_not_count(world: R
     complete_first(world)
     for _ in SECOND:
         world.run()
-        merge_all(world)
+        world.merge_all()
     world.run()
     world.take_snapshot()
     world.time += 2 * SOAK_S
@@ -194,7 +173,7 @@ def test_an_unhealthy_package_stops_the_rollout_at_once_and_its_health_resumes_i
 ) -> None:
     complete_first(world)
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.run()
     world.health["b1"] = "Degraded"
     world.take_snapshot()
@@ -250,11 +229,11 @@ def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(wo
     plan = world.run()
 
     assert row(plan, "c2").message == "Its target is newer than rollout web/v2 of fleet, and moves after it"
-    merge_all(world)
+    world.merge_all()
     world.order(GO, "web/v2/first")
     complete_second(world)
     assert updated(world.run()) == ["c1"]
-    merge_all(world)
+    world.merge_all()
     plan = world.run()
     assert updated(plan) == ["c2"]
     assert len(the_rollout(plan).record.members) == len(EDGES)
@@ -263,7 +242,7 @@ def test_targets_are_those_of_the_start_and_later_ones_follow_in_the_same_run(wo
 def test_a_target_that_left_is_not_waited_for(world: RolloutWorld) -> None:
     complete_first(world)
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.health["b1"] = "Degraded"
     world.take_snapshot()
     world.targets = [edge for edge in EDGES if edge != "b1"]
@@ -303,7 +282,7 @@ def test_a_pause_keeps_what_is_in_review_and_moves_nothing_more(world: RolloutWo
 
 def test_orders_for_another_revision_have_no_effect(world: RolloutWorld) -> None:
     world.run()
-    merge_all(world)
+    world.merge_all()
     world.order(GO, "web/v1/first; web/v20/first")
     world.order(SKIP, "web/v1/first")
 
@@ -340,7 +319,7 @@ def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorl
     waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(checks=("smoke",))), Wave("rest"))
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
     world.run()
-    merge_all(world)
+    world.merge_all()
 
     assert messages(world.run())[0] == (
         "waits for a1/web: check smoke has not passed on main; a2/web: check smoke has not passed on main"
