@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from reconciler.base.lazy import regex
+from reconciler.names.ids import group_of
 
 
 class ApiModel(BaseModel):
@@ -177,8 +178,8 @@ def known_versions(*versions: str, pattern: str = "") -> AfterValidator:
     def check(value: str, info: ValidationInfo) -> str:
         if value in versions or info.context == ACCEPTED or (pattern and re.fullmatch(pattern, value)):
             return value
-        group = value.rpartition("/")[0]
-        close = [version for version in versions if version.rpartition("/")[0] == group] or versions
+        group = group_of(value)
+        close = [version for version in versions if group_of(version) == group] or versions
         expected = " or ".join(filter(None, (", ".join(map(repr, close[:-1])), repr(close[-1]))))
         raise PydanticCustomError("enum", "unknown version", {"expected": expected})
 

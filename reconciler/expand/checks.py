@@ -277,7 +277,7 @@ def check_labels(path: FieldPath, spec: PackageVariantSpec | VariantTemplate) ->
     for name, key, why in errors:
         if why:
             at = (*path, name, key)
-            hint = "Correct it, or write it in annotations, which take any text." if name == "labels" else ""
+            hint = "Correct it, or write it in annotations, which take any text."
             message = f"{field_text(at)}: {why}"
             yield Finding(at, message, hint=hint if not key_error(key) else "Correct the key.")
 

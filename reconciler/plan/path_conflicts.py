@@ -99,12 +99,11 @@ def _is_new(target: PlanTarget) -> bool:
 
 def _outside_of_view(target: PlanTarget, variant: DesiredVariant, context: PlanContext) -> Held | None:
     """Refuse a path in the directory of a more specific Repository: its packages are that one's."""
-    views = context.inventory.views_of(target.key.url)
-    named = find_view(variant, context.inventory) if len(views) > 1 else None
+    named = find_view(variant, context.inventory)
     if named is None:
         return None
     path = target.key.path
-    for view in views:
+    for view in context.inventory.views_of(target.key.url):
         if len(view.directory) <= len(named.directory):
             break
         if is_within(path, view.directory):

@@ -35,7 +35,7 @@ from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, 
 from reconciler.policy import DeletionGuard
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import DELETE, SUSPENDED, deletion_policy, package_name
+from reconciler.resolve.ownership import DELETE, SUSPENDED, deletion_policy, find_view, package_name
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
 
@@ -779,9 +779,7 @@ def _successors(desired: Desired, inventory: Inventory) -> Mapping[PackageKey, O
     """Return the desired variant of each downstream package, the last one where several contest it."""
     successors: dict[PackageKey, ObjectName] = {}
     for variant in desired.variants:
-        downstream = variant.spec.downstream
-        name = (downstream and downstream.repo) or ""
-        view = inventory.repositories.get(ObjectName(variant.key.namespace, name))
+        view, downstream = find_view(variant, inventory), variant.spec.downstream
         if view is not None and downstream is not None:
             successors[PackageKey(view.url, view.full_path(downstream.package or ""))] = variant.key
     return successors

@@ -137,6 +137,7 @@ def test_variant_validation(case: Case) -> None:
     findings = validate_variant(decode(PackageVariant, case["packageVariant"]).spec)
 
     assert [finding.message for finding in findings] == case["expectedErrors"]
+    assert all(finding.hint for finding in findings)
     assert joined(findings) == (case.get("expectedCombined") or "")
 
 

@@ -63,9 +63,13 @@ POLICY = RolloutPolicy(
 
 @dataclass
 class RolloutWorld(ModelWorld):
-    """Six repositories in three waves: after the first a person is asked, the second soaks and has a gate."""
+    """Six repositories in three waves: after the first a person is asked, the second soaks and has a gate.
+
+    The set has the one package `web`, or several `packages`.
+    """
 
     revision: int = 1
+    packages: tuple[str, ...] = ("web",)
     targets: list[str] = field(default_factory=lambda: list(EDGES))
     clusters: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
@@ -83,8 +87,9 @@ class RolloutWorld(ModelWorld):
     def __post_init__(self) -> None:
         self.policy = Policy(instance="fleet", rollouts=(POLICY,))
         self.add_repository("blueprints")
-        for number in (1, 2, 3):
-            self.publish("blueprints", "web", blueprint("web", app_yaml=config_map(number)), number)
+        for path in self.packages:
+            for number in (1, 2, 3):
+                self.publish("blueprints", path, blueprint(path, app_yaml=config_map(number)), number)
         for edge in EDGES:
             self.add_repository(edge)
         self.take_snapshot()
@@ -239,9 +244,15 @@ class RolloutWorld(ModelWorld):
                 yield PackageKey(repository.url, path), next(before, None)
 
     def _set(self) -> Sourced[PackageVariantSet]:
-        targets = [RepositoryTarget(name=edge, package_names=["web"]) for edge in self.targets]
+        is_listed = len(self.packages) > 1
+        names = None if is_listed else ["web"]
+        targets = [RepositoryTarget(name=edge, package_names=names) for edge in self.targets]
+        upstreams = [
+            Upstream(repo="blueprints", package=path, revision=self.revision) for path in self.packages
+        ]
         spec = PackageVariantSetSpec(
-            upstream=Upstream(repo="blueprints", package="web", revision=self.revision),
+            upstream=None if is_listed else upstreams[0],
+            upstreams=upstreams if is_listed else None,
             targets=[Target(repositories=targets, template=self._template())],
         )
         metadata = ObjectMeta(
@@ -318,9 +329,9 @@ def config_map(number: int) -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  revision: '{number}'\n"
 
 
-def with_a_new_revision(policies: tuple[RolloutPolicy, ...]) -> RolloutWorld:
+def with_a_new_revision(policies: tuple[RolloutPolicy, ...], *packages: str) -> RolloutWorld:
     """Return a fleet with the first revision everywhere, that asks for the second one now."""
-    world = RolloutWorld()
+    world = RolloutWorld(packages=packages or ("web",))
     world.policy = replace(world.policy, rollouts=())
     world.finish()
     world.policy = replace(world.policy, rollouts=policies)

@@ -220,6 +220,7 @@ OVERRIDES = [
     Override("a list of paths", "RECONCILER_MANIFESTS", "a:b", "manifests", ("a", "b")),
     Override("a list of expressions", "RECONCILER_PULL_REQUESTS_SCHEDULE", "* 6 * * *;* 7 1,2 * *",
         "pull_requests.schedule", ("* 6 * * *", "* 7 1,2 * *")),
+    Override("a list of words", "RECONCILER_PULL_REQUESTS_LABELS", "b,a", "pull_requests.labels", ("a", "b")),
     Override("a word", "RECONCILER_PULL_REQUESTS_OPEN_ON", "draft", "pull_requests.open_on", OpenOn.DRAFT),
 ]  # fmt: skip
 

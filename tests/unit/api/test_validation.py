@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from reconciler import api
-from reconciler.api.crossplane import MetaDependency
+from reconciler.api.crossplane import CrossplanePackage, MetaDependency
 from reconciler.api.porch import PackageVariant, PackageVariantSet, Repository
 from reconciler.api.validation import FieldError, FieldType, disk_fields, field_text, parse_model, type_error
 from reconciler.base.reasons import Reason
@@ -160,6 +160,31 @@ def test_a_field_of_two_types_has_the_error_of_the_type_that_is_meant(crd: objec
 
     assert isinstance(errors, tuple)
     assert [error.message for error in errors] == [message]
+
+
+STUDIED = (
+    "must be 'pkg.crossplane.io/v1', 'pkg.crossplane.io/v1beta1' or 'pkg.crossplane.io/v1alpha1', but is"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"apiVersion": "pkg.crossplane.io/v9"}, f"apiVersion {STUDIED} the text 'pkg.crossplane.io/v9'"),
+        ({"spec": {"package": "x", "newer": 1}}, "Unknown field spec.newer"),
+    ],
+)
+def test_what_nobody_studied_is_refused_unless_an_api_server_accepted_it(
+    change: dict[str, Any], message: str
+) -> None:
+    head = {"apiVersion": "pkg.crossplane.io/v1", "kind": "Provider", "metadata": {"name": "a"}}
+    provider = {**head, "spec": {"package": "x"}, **change}
+
+    errors = parse_model(CrossplanePackage, provider)
+
+    assert isinstance(errors, tuple)
+    assert [error.message for error in errors] == [message]
+    assert isinstance(parse_model(CrossplanePackage, provider, accepted=True), CrossplanePackage)
 
 
 def test_field_that_belongs_further_up_is_told_with_its_place() -> None:

@@ -27,8 +27,9 @@ AT_BOTH_ENDS = "letters, digits, '-', '_' and '.', and a letter or digit at both
 def test_labels_that_kubernetes_refuses_are_refused(field: str, key: str, value: str, why: str) -> None:
     found = list(check_labels(("spec",), PackageVariantSpec.model_validate({field: {key: value}})))
 
-    assert [(each.path, each.message.partition(": ")[2]) for each in found] == (
-        [(("spec", field, key), why)] if why else []
+    hint = "Correct it, or write it" if "value" in why else "Correct the key."
+    assert [(each.path, each.message.partition(": ")[2], each.hint[: len(hint)]) for each in found] == (
+        [(("spec", field, key), why, hint)] if why else []
     )
 
 

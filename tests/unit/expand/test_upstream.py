@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import Upstream
-from reconciler.expand.owners import assume_upstreams, describe_missing, find_upstream
+from reconciler.expand.owners import assume_upstreams, describe_missing, existing_upstreams, find_upstream
 from reconciler.inventory.inventory import Commit, Draft, PackageRevision, RepositoryView, TreeAt
 from reconciler.names.ids import Lifecycle, Oid
 from tests.support.sets import COMMIT, TREE, a_package, blueprints, package_set, repository, variant, world
@@ -106,6 +106,50 @@ def test_upstream_without_a_repository_is_missing(selectors: dict[str, Any], sho
     assert find_upstream(upstream, None) is None
     assert describe_missing(upstream) == f"could not find upstream package revision '{shown}' in repo 'gone'"
     assert describe_missing(Upstream()) == "could not find upstream package revision '/0' in repo ''"
+
+
+PLAIN = (
+    "Make it one: `kpt pkg init {}` in a clone of that repository, commit and tag;"
+    ' or annotate Repository default/{} with reconciler.dev/plain-packages: "true", and name a branch or tag.'
+)
+IN_NOPE = "branch main has no directory nope, which Repository default/blueprints names"
+IN_WEB = "the directory web, which Repository default/blueprints names, is a package itself"
+CORRECT = "Correct spec.git.directory there, or "
+
+
+@pytest.mark.parametrize(
+    ("directory", "package", "what", "hint"),
+    [
+        ("", "plain", "plain is a directory without a Kptfile, and so no package",
+            PLAIN.format("plain", "blueprints")),
+        ("", "web/sub", "web/sub is inside of package web",
+            "Name that package: what is inside of it is a part of it, and has no revisions."),
+        ("", "apps/inner/o2ims",
+            "apps/inner/o2ims is a package of Repository default/inner, which has the directory apps/inner",
+            "Set spec.upstream.repo to inner and spec.upstream.package to o2ims."),
+        ("", "apps/inner/plain", "apps/inner/plain is a directory without a Kptfile, and so no package",
+            PLAIN.format("apps/inner/plain", "inner")),
+        ("", "wep", "",
+            "Correct the name, or publish it first: there is no package wep yet. Did you mean web?"),
+        ("nope", "web", IN_NOPE, f"{CORRECT}publish the package first."),
+        ("web", "web", IN_WEB, f'{CORRECT}set spec.upstream.package to "." for that package.'),
+        ("apps", "plain", "plain is a directory without a Kptfile, and so no package",
+            PLAIN.format("apps/plain", "blueprints")),
+        ("apps", "none", "", "Correct the name, or publish it first: there is no package none yet."),
+    ],
+)  # fmt: skip
+def test_thing_in_the_place_of_a_missing_package_is_called_what_it_is(
+    directory: str, package: str, what: str, hint: str
+) -> None:
+    paths = ["apps", "apps/plain", "apps/inner", "apps/inner/plain", "plain", "web", "web/sub"]
+    common = {"url": "host/blueprints", "directories": dict.fromkeys(paths, TREE)}
+    web, o2ims = a_package("web"), a_package("apps/inner/o2ims")
+    there = {"web": web} if directory in ("", "web") else {}
+    outer = repository("blueprints", directory=directory, packages=there, **common)
+    inner = repository("inner", directory="apps/inner", packages={o2ims.path: o2ims}, **common)
+    upstream = Upstream(repo="blueprints", package=package, revision=1)
+
+    assert existing_upstreams(upstream, outer, [outer, inner]) == (what, hint)
 
 
 # Assumed upstreams

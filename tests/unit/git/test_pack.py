@@ -1,3 +1,5 @@
+import errno
+import os
 import struct
 from pathlib import Path
 from typing import Any, cast
@@ -264,6 +266,25 @@ def test_pack_is_for_readers_only_and_has_the_name_of_its_objects(mirror: Mirror
     assert len(names[2]) == 4
     modes = {path.stat().st_mode & 0o777 for path in (mirror.location.directory / "objects/pack").iterdir()}
     assert modes == {0o444}
+
+
+@pytest.mark.parametrize("is_collected", [False, True], ids=["there", "collected by git"])
+def test_disk_that_is_full_leaves_nothing_behind(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, is_collected: bool
+) -> None:
+    pack, folder = Pack(mirror), mirror.attach_store() / "objects/pack"
+    add(pack, b"new")
+
+    def fail(_: int) -> None:
+        for path in folder.iterdir() if is_collected else ():
+            path.unlink()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(UnavailableError, match="No space left on device"):
+        pack.save()
+
+    assert list(folder.iterdir()) == []
 
 
 def test_pack_that_cannot_be_written_is_named_with_what_to_check(mirror: Mirror) -> None:

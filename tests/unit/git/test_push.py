@@ -171,6 +171,25 @@ def test_tag_never_moves_and_nothing_is_deleted_blindly(
     assert (str(caught.value), caught.value.hint == "A published tag never moves.") == (message, moves_tag)
 
 
+def test_directory_compares_what_it_has_with_what_each_update_expects(mirror: Mirror) -> None:
+    head = mirror.refs()["refs/heads/main"]
+    tree = mirror.commit(head).tree
+    other = Oid(run("commit-tree", "-m", "other", tree, cwd=Path(mirror.remote)).strip())
+    values = (None, head, other)
+    cases = [case for case in product(values, repeat=3) if case[1:] != (None, None)]
+    refs = {f"refs/heads/{number}": case for number, case in enumerate(cases)}
+    start = [RefUpdate(ref, None, there) for ref, (there, _, _) in refs.items() if there]
+    assert all(result.ok for result in push(mirror, start))
+
+    results = {ref: push(mirror, [RefUpdate(ref, *case[1:])])[0] for ref, case in refs.items()}
+
+    mirror.fetch()
+    for ref, (there, expected, new) in refs.items():
+        is_there, is_stale = new is not None and there == new, there != expected
+        assert results[ref].status is (PushStatus.UP_TO_DATE if is_there else STALE if is_stale else DONE)
+        assert mirror.refs().get(ref) == (new if results[ref].ok else there)
+
+
 @pytest.mark.parametrize("oid", ["a" * 39, "a" * 41, "A" * 40, "main", ""])
 def test_malformed_id_is_not_pushed(pushed: Answered, oid: str) -> None:
     for update in (RefUpdate(REF, Oid(oid), A), RefUpdate(REF, A, Oid(oid))):

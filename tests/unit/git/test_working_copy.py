@@ -104,6 +104,14 @@ def test_files_that_rules_of_the_user_leave_out_are_ignored(
     assert copy.ignored(paths) == ()
 
 
+def test_tags_of_a_package_are_sorted_and_no_branches(work: Path) -> None:
+    for name in ("p/v2", "p/v1", "q/v1"):
+        run("tag", name, cwd=work)
+    run("branch", "p/v3", cwd=work)
+
+    assert find(work).tags("p/") == ("p/v1", "p/v2")
+
+
 def test_removed_working_copy_has_no_uncommitted_paths(tmp_path: Path) -> None:
     assert WorkingCopy(tmp_path / "gone", None, "", "").uncommitted() == ()
 

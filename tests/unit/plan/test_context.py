@@ -6,7 +6,13 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.base.defects import DefectError
 from reconciler.expand import expand
-from reconciler.inventory.inventory import Commit, PackageState, RepositoryRole, RepositoryView
+from reconciler.inventory.inventory import (
+    Commit,
+    GroupBranch,
+    PackageState,
+    RepositoryRole,
+    RepositoryView,
+)
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.context import build_context, make_target
 from reconciler.render.rendered import Rendered
@@ -45,10 +51,15 @@ def test_repository_has_its_namespace_where_another_place_has_its_name(
     assert world(views=views).label(EDGE.key) == label
 
 
+FACTS = [name for name in RepositoryView.__struct_fields__ if name not in {"packages", "problem"}]
+
+
 def test_what_a_bug_breaks_is_left_out_and_stays_theirs() -> None:
     """A variant, a set, a record, a package and a Repository, each beside one that is sound."""
-    view = replace(EDGE, packages=packages("broken", "sound"))
-    views = (view, blueprints(), repository("other"))
+    groups = [GroupBranch("", Commit(oid("a1"), 1), paths) for paths in (("fellow", "broken"), ("sound",))]
+    view = replace(EDGE, packages=packages("broken", "sound"), groups=tuple(groups))
+    other = repository("other", cluster="dev", unavailable="warn", role=RepositoryRole.READ)
+    views = (view, blueprints(), other)
     manifests = (variant("v1"), variant("v2"), package_set("s1"), package_set("s2"))
     records = {ObjectName("default", name): a_record(name=name) for name in ("r1", "r2")}
     inventory = world(*manifests, views=views, records=records)
@@ -68,7 +79,10 @@ def test_what_a_bug_breaks_is_left_out_and_stays_theirs() -> None:
     assert [*part.repositories[EDGE.key].packages] == ["sound"]
     assert [*part.repositories[EDGE.key].broken] == ["broken"]
     assert [v.key.name for v in part.repositories.values() if not v.is_available] == ["other"]
-    assert [*part.hidden] == [PackageKey(EDGE.url, "broken")]
+    hidden = {key.path: problem for key, problem in part.hidden.items()}
+    assert hidden == dict.fromkeys(("broken", "fellow"), part.repositories[EDGE.key].broken["broken"])
+    unusable = part.repositories[other.key]
+    assert [getattr(unusable, fact) for fact in FACTS] == [getattr(other, fact) for fact in FACTS]
     assert part.repositories[views[1].key] is views[1]
     assert len(part.problems) == 3
     assert inventory.without({}) is inventory

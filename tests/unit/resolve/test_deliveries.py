@@ -24,7 +24,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.inventory.inventory import Commit, RepositoryView, Source
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.policy import Policy
 from reconciler.resolve.deliveries import (
@@ -34,8 +34,10 @@ from reconciler.resolve.deliveries import (
     Delivery,
     DeliveryTarget,
     find_delivery_target,
+    pin_delivery,
     resolve_deliveries,
 )
+from reconciler.resolve.resolution import Pin
 from tests.support.plan_values import oid
 from tests.support.sets import world
 from tests.support.values import replace
@@ -179,6 +181,21 @@ def test_nothing_to_generate_is_no_note() -> None:
         "register one, or remove its manifests, clusters/dev"
     }
     assert deliveries(policy=off) == Deliveries()
+
+
+def test_lock_is_the_upstream_of_what_is_generated() -> None:
+    pin = pin_delivery(delivered(), oid("c9"), world(views=(EDGE,))).pin
+
+    assert pin == Pin(
+        package=PackageKey("host/control", "locks"),
+        remote="https://host/control",
+        ref="locks/prod",
+        revision=-1,
+        commit=Commit(oid("c9"), 0),
+        tree=oid("c9"),
+        repository="control",
+        name="locks",
+    )
 
 
 def test_annotation_to_try_again_is_that_of_the_repository() -> None:

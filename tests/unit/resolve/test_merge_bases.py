@@ -16,7 +16,7 @@ from reconciler.policy import Limits, Policy
 from reconciler.resolve.resolution import Pin
 from reconciler.resolve.upstreams import find_base, find_candidates, find_commit, index_sources
 from tests.support.plan_values import a_draft, a_record, oid
-from tests.support.sets import a_package, repository, world
+from tests.support.sets import a_package, registered, repository, world
 from tests.support.values import replace
 
 URL = "host/blueprints"
@@ -95,6 +95,16 @@ def test_commit_that_nobody_has_is_lost(
     lost = f"commit {oid(commit)} of {address}, which upstreamLock names, cannot be found"
 
     assert base_of(lock, **record) == (None, lost)
+
+
+@pytest.mark.parametrize("address", ["https://host/blueprints", "git@mirror:blueprints", "https://now/named"])
+def test_base_is_in_the_repository_that_has_any_of_these_addresses(address: str) -> None:
+    view = registered("blueprints", git="https://now/named", packages={"web": PACKAGE})
+    view = replace(view, remote="ssh://git@mirror/blueprints")
+
+    base, why = base_of(GitUpstream(address, "web", "web/v1", oid("a1")), view)
+
+    assert (base and (base.commit.oid, base.ref), why) == ((oid("a1"), "web/v1"), "")
 
 
 def test_commit_that_nobody_has_any_more_is_what_the_record_has_of_it() -> None:

@@ -315,6 +315,23 @@ def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
     assert plan.rollouts == ()
 
 
+def test_each_of_several_upstreams_of_a_set_rolls_out_for_itself() -> None:
+    world = with_a_new_revision((POLICY,), "web", "db")
+    world.run()
+    world.merge_all()
+    world.order(GO, "db/v2/first")
+
+    plan = world.run()
+
+    assert plan.notes == ()
+    of_upstream = {str(rollout.key): [str(wave.phase) for wave in rollout.waves] for rollout in plan.rollouts}
+    assert of_upstream == {
+        "default/fleet/db": ["complete", "progressing", "waiting"],
+        "default/fleet/web": ["verifying", "waiting", "waiting"],
+    }
+    assert updated(plan) == ["b1"]
+
+
 def test_a_check_must_have_passed_on_the_present_head_of_main(world: RolloutWorld) -> None:
     waves = (Wave("first", selector=POLICY.waves[0].selector, gates=Gates(checks=("smoke",))), Wave("rest"))
     world.policy = replace(world.policy, rollouts=(RolloutPolicy(waves=waves),))
