@@ -261,8 +261,8 @@ def _fetched(listing: FoundChart, version: str, reader: ChartReader, depth: int 
 
 def _in_git(address: str) -> tuple[str, str] | None:
     """Return the repository and the path of `REPOSITORY.git/PATH`, None of any other address."""
-    remote, mark, path = f"{address.rstrip('/')}/".rpartition(".git/")
-    return (f"{remote}.git", path.strip("/")) if mark and remote else None
+    remote, _, path = f"{address.rstrip('/')}/".rpartition(".git/")
+    return (f"{remote}.git", path.strip("/")) if remote else None
 
 
 def _from_git(chart: str, version: str, reader: ChartReader, depth: int = 0) -> VendoredChart:

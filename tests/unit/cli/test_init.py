@@ -236,10 +236,15 @@ def test_repositories_of_one_name_get_two(tmp_path: Path) -> None:
         "https://a.example/x/Web_1.git",
         "--downstream-url",
         "git@b.example:x/web-1.git",
+        "--downstream-url",
+        "https://a.example/x/WEB.1/",
+        "--downstream-url",
+        "https://a.example/_.git",
     )
 
     text = (tmp_path / "manifests/repositories.yaml").read_text()
-    assert re.findall(r"(?m)^  name: (.*)$", text) == ["web-1", "web-1-packages"]
+    names = re.findall(r"(?m)^  name: (.*)$", text)
+    assert names == ["web-1", "web-1-packages", "web-1-packages-2", "repository"]
 
 
 @pytest.mark.parametrize("path", FOLDERS)

@@ -29,7 +29,7 @@ from reconciler.names.problems import Problem
 from reconciler.report.console import plain
 from reconciler.run.options import RunOptions
 from tests.support.plan_values import EDGE
-from tests.support.sets import world
+from tests.support.sets import repository, world
 from tests.support.values import replace
 
 PROBLEM = Problem(Location("a.yaml", 3), "RepositoryUnavailable", "No host", "Wait.")
@@ -89,6 +89,27 @@ def test_name_in_a_repository_that_was_not_read_is_no_misspelling(name: str) -> 
     ) as raised:
         require_readable(inventory, ["x", name])
     assert raised.value.hint == "Wait."
+
+
+@pytest.mark.parametrize(
+    ("text", "ways"),
+    [
+        ("edge/web", "default/edge/web, team/edge/web"),
+        ("edge#3", "default/edge#3, team/edge#3"),
+        ("edge", "default/edge, team/edge"),
+        *((text, "") for text in ("team/edge/web", "edge/*", "edge/w?b", "edge/w[e]b", "edge-2/web")),
+    ],
+)
+def test_name_needs_its_namespace_where_repositories_of_several_have_that_name(text: str, ways: str) -> None:
+    inventory = world(views=(EDGE, repository("edge", namespace="team", url="host/x"), repository("other")))
+    told = ""
+    try:
+        require_readable(inventory, ["other/web", text])
+    except UsageError as error:
+        told = f"{error}. {error.hint}"
+
+    message = f"{text} is ambiguous: Repositories of several namespaces are called edge."
+    assert told == (f"{message} Name the namespace, too: {ways}." if ways else "")
 
 
 def test_name_in_a_repository_with_a_wrong_manifest_is_no_reason_to_try_again() -> None:

@@ -138,7 +138,8 @@ def test_conflict_is_open_or_answered_as_in_the_table(row: Row[str]) -> None:
 
 
 FULL = "Keep: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb"
-ASKED = "Title\n\nConflict: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb\n\nkpt:{}\n"
+CONFLICTS = "".join(f"Conflict: {FULL[6:].replace('web/', f'{package}/')}\n" for package in ("web", "web2"))
+ASKED = f"Title\n\n{CONFLICTS}\nkpt:{{}}\n"
 
 
 @pytest.mark.parametrize(

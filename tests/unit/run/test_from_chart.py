@@ -6,13 +6,30 @@ import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from reconciler.base.errors import ConfigurationError, ReconcilerError, RefusedError, UsageError
+from reconciler.inventory.inventory import PackageRevision, PullRequest, PullState
+from reconciler.names.ids import Lifecycle, Oid
 from reconciler.names.objects import File, Files, Mode
+from reconciler.names.refs import tag_ref
 from reconciler.policy import Policy
-from reconciler.run.from_chart import VendoredChart, package_with, pinned_chart, read_chart, write_package
+from reconciler.run.chart_proposals import find_released
+from reconciler.run.from_chart import (
+    SOURCE,
+    VERSIONS,
+    VendoredChart,
+    package_with,
+    pinned_chart,
+    read_chart,
+    write_package,
+)
+from tests.support.plan_values import a_pull
+from tests.support.sets import COMMIT, a_package, repository, world
+from tests.support.values import replace
 
 METADATA = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
 DIGEST = "sha256:" + "0" * 64
@@ -282,6 +299,7 @@ def test_only_what_changed_is_told_and_other_directories_are_refused(tmp_path: P
     [
         ("web", "1.0.0", "--version is for charts elsewhere"),
         ("none", "", "none does not exist"),
+        (".git/web", "", ".git/web does not exist"),
         ("ftp://h/web", "", "ftp://h/web is no address that charts are read from"),
     ],
 )
@@ -307,3 +325,59 @@ def test_address_that_no_chart_is_read_from(
 def test_chart_of_a_repository_is_below_its_address(tmp_path: Path, chart: str, remote: str) -> None:
     with pytest.raises(RefusedError, match=rf"^{re.escape(remote)} is not an address that"):
         read_chart(chart, "", Policy(addresses=("https://elsewhere/",)), tmp_path)
+
+
+UPDATE = "Update the chart web to"
+CONFIGURATION = f"""\
+metadata:
+  annotations: {{{SOURCE}: "oci://h/web@{DIGEST}", {VERSIONS}: "^1"}}
+helmCharts:
+- chartArgs: {{name: web, version: "VERSION"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "tags", "released"),
+    [
+        ("1.1", {1: "1.0"}, "v2 1.0 -> 1.1"),
+        ("1.1", {2: "1.1", 1: "1.0"}, "v2, tagged, 1.0 -> 1.1"),
+        ("1.1", {3: "1.1", 2: "1.0", 1: "1.1"}, "v3, tagged, 1.0 -> 1.1"),
+        ("1.1", {2: "0.9", 1: "1.0"}, "v3 0.9 -> 1.1"),
+        ("1.1", {1: ""}, "v2  -> 1.1"),
+        ("1.1", {1: "1.1"}, ""),
+        ("1.1", {2: "1.1", 1: "1.1"}, ""),
+        ("1.1", {}, ""),
+        ("", {1: "1.0"}, ""),
+        ("1.2", {1: "1.0"}, ""),
+    ],
+)
+def test_revision_is_released_where_a_merged_pull_request_brought_its_chart(
+    main: str, tags: dict[int, str], released: str
+) -> None:
+    versions = {Oid(version): version for version in (main, *tags.values())}
+    revisions = [
+        PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, tag_ref("web", n), COMMIT, Oid(version))
+        for n, version in tags.items()
+    ]
+    package = a_package(main_tree=Oid(main), published=tuple(sorted(revisions, key=lambda r: r.revision)))
+    view = repository("blueprints", packages={"web": package})
+    mirror: Any = SimpleNamespace(
+        blob_at=lambda tree, _: tree if versions[tree] else None,
+        ensure=lambda _: None,
+        blob=lambda blob, _: CONFIGURATION.replace("VERSION", versions[blob]).encode(),
+    )
+    inputs: Any = SimpleNamespace(
+        inventory=world(views=(view,)), mirrors=SimpleNamespace(open=lambda _: None)
+    )
+    ours = a_pull(PullState.MERGED, head="reconciler/default/chart/web/next", title=f"{UPDATE} 1.1")
+
+    def find(pull: PullRequest) -> str:
+        found = find_released(view, "web", mirror, [pull], inputs)
+        if found is None:
+            return ""
+        tagged = ", tagged," if found.is_tagged else ""
+        return f"v{found.number}{tagged} {found.chart.before} -> {found.chart.after}"
+
+    assert find(ours) == released
+    for other in ({"state": PullState.CLOSED}, {"head": "drafts/web/w"}, {"title": f"{UPDATE} 1.0"}):
+        assert find(replace(ours, **other)) == ""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from reconciler.workdir.control_files import (
 )
 from reconciler.workdir.directory import check_writable, write_directory
 from reconciler.workdir.manifest_files import read_manifest_files
-from reconciler.workdir.starter import SEPARATE, write_demo
+from reconciler.workdir.starter import SEPARATE, _script, write_demo
 
 
 def test_demo_is_written_into_no_directory_of_somebody(tmp_path: Path) -> None:
@@ -31,6 +32,16 @@ def test_demo_is_written_into_no_directory_of_somebody(tmp_path: Path) -> None:
         write_demo(tmp_path, SEPARATE, clusters=2)
 
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_walk_shows_each_step_as_it_is_written_and_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "walk.sh").write_text(_script([("It's one", ["echo 'a  b'", "cd deep"]), ("2%d", ["ls ."])]))
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep/x").touch()
+
+    ran = subprocess.run(["sh", "walk.sh"], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "\n== 1. It's one\n$ echo 'a  b'\na  b\n$ cd deep\n\n== 2. 2%d\n$ ls .\nx\n"
 
 
 A, B = File.of(b"a\n"), File.of(b"b\n")
@@ -129,6 +140,8 @@ def test_directory_with_other_content_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full/x").touch()
 
+    write_directory({}, tmp_path / "new")
+    check_writable(tmp_path / "new")
     check_writable(tmp_path / "none")
     check_writable(tmp_path / "empty")
     check_writable(tmp_path / "full", replaces=tmp_path / "full/../full")
