@@ -1,7 +1,5 @@
 """A damaged cache costs a fetch: the run after it ends as if the cache had been whole."""
 
-import contextlib
-import io
 import os
 import random
 import shutil
@@ -10,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.main import invoke
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.world import World, git
+from tests.support.world import World, git, run_line
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +27,8 @@ class Fleet:
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Run a command with the cache; return its exit code and its lines."""
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            code = invoke([*arguments, "--control", self.control, "--cache-dir", str(self.cache)])
-        return code, out.getvalue()
+        said = run_line(*arguments, "--control", self.control, "--cache-dir", str(self.cache))
+        return said.code, said.out + said.err
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ import pytest
 
 from tests.support.combination import trees
 from tests.support.combination.blueprints import package_files
-from tests.support.combination.fleet import Fleet, run_line
+from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life, read
 from tests.support.combination.spec import CATALOG, FleetSpec, VariantSpec, dump
 from tests.support.combination.steps import Arguments, step
 from tests.support.git import Repo
 from tests.support.samples import sample
-from tests.support.world import git
+from tests.support.world import git, run_line
 
 STATES = (
     "floating tag", "pipeline", "context", "injection", "adoption", "orphan", "set", "group", "wave", "CRLF",
@@ -97,7 +97,7 @@ def run_from_an_old_checkout(life: Life) -> None:
     git(copy, "reset", "-q", "--hard", "HEAD~1")
     before = fleet.all_refs()
     for line in ("plan", "status", "apply"):
-        result = run_line([line, "--control", str(copy), "--cache-dir", str(fleet.root / "old")])
+        result = run_line(line, "--control", str(copy), "--cache-dir", str(fleet.root / "old"))
         if result.code == 1 or "Traceback" in result.out + result.err:
             life.violations.append(f"{line} of an old checkout fails: {result}")
     if result.code and "hint: " not in result.out + result.err:

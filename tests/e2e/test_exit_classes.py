@@ -1,7 +1,5 @@
 """Every command says what is wrong, where, and what to do, for each exit class that it may end with."""
 
-import contextlib
-import io
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -57,14 +55,11 @@ def test_invalid_configuration_is_told_at_its_line(name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", sorted(LINES))
 def test_unreachable_control_repository_is_named(name: str, tmp_path: Path) -> None:
-    line = [*LINES[name], "--control", "http://127.0.0.1:9/control.git", "--cache-dir", str(tmp_path)]
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = invoke(line)
+    said = World(tmp_path).run(*LINES[name], control="http://127.0.0.1:9/control.git")
 
-    assert code == Exit.UNAVAILABLE, err.getvalue()
-    assert "127.0.0.1:9/control.git" in err.getvalue()
-    assert "hint: " in err.getvalue()
+    assert said.code == Exit.UNAVAILABLE, said.err
+    assert "127.0.0.1:9/control.git" in said.err
+    assert "hint: " in said.err
 
 
 @pytest.mark.parametrize("name", sorted(LINES))

@@ -1,7 +1,5 @@
 """`index sync` and `index missing` as a user runs them, from a real registry before which a proxy counts."""
 
-import contextlib
-import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli.main import invoke
 from tests.support.registry import Answer, Asked, Gate, Registry, serve_gate, serve_registry
 from tests.support.world import EPOCH, Said, World, build_world, git
 
@@ -53,11 +50,7 @@ class Fleet:
 
     def run(self, *arguments: str) -> Said:
         """Run a command in the working copy."""
-        line = [*arguments, "--control", str(self.copy), "--cache-dir", str(self.world.root / "cache")]
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = invoke(line)
-        return Said(code, out.getvalue(), err.getvalue())
+        return self.world.run(*arguments, control=self.copy)
 
     def commit(self) -> None:
         git(self.copy, "add", ".")

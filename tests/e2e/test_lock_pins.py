@@ -1,15 +1,12 @@
 """`lock` and the pins of floating upstreams: holding, following, checking, and writing in a working copy."""
 
-import contextlib
-import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from reconciler.cli.main import invoke
-from tests.support.world import Said, World, build_world, git
+from tests.support.world import World, build_world, git
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 STATE = "refs/heads/reconciler/fleet/state"
@@ -33,14 +30,6 @@ def started(world: World) -> World:
     world.publish()
     world.tag("blueprints", "web/stable", "web/v2")
     return world
-
-
-def run_in(world: World, copy: Path, *line: str) -> Said:
-    """Run a command in a working copy of the control repository."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = invoke([*line, "--control", str(copy), "--cache-dir", str(world.root / "cache")])
-    return Said(code, out.getvalue(), err.getvalue())
 
 
 def clone(world: World) -> Path:
@@ -70,12 +59,12 @@ def test_a_hold_that_is_lost_with_the_state_costs_a_resolution_only(world: World
 def test_a_reviewed_lock_is_written_in_the_working_copy(reviewed: World) -> None:
     copy, before = clone(reviewed), reviewed.all_refs()
 
-    said = run_in(reviewed, copy, "lock")
+    said = reviewed.run("lock", control=copy)
 
     assert f"wrote {WEB}" in said.out
     assert git(copy, "status", "--short").split() == ["M", WEB]
     assert reviewed.all_refs() == before
-    assert "wrote" not in run_in(reviewed, copy, "lock").out
+    assert "wrote" not in reviewed.run("lock", control=copy).out
     git(copy, "commit", "-qam", "Take what is new")
     git(copy, "push", "-q", "origin", "HEAD:main")
     plan = reviewed.run("plan").out
@@ -85,13 +74,13 @@ def test_a_reviewed_lock_is_written_in_the_working_copy(reviewed: World) -> None
 
 def test_a_hold_in_a_working_copy_survives_what_lock_writes_later(reviewed: World) -> None:
     copy = clone(reviewed)
-    assert run_in(reviewed, copy, "lock", "hold", "web", "v3").code == 0
+    assert reviewed.run("lock", "hold", "web", "v3", control=copy).code == 0
     first = (copy / WEB).read_bytes()
 
     assert json.loads(first)["held"]
-    assert run_in(reviewed, copy, "lock").code == 0
+    assert reviewed.run("lock", control=copy).code == 0
     assert (copy / WEB).read_bytes() == first
-    assert run_in(reviewed, copy, "lock", "follow", "web").code == 0
+    assert reviewed.run("lock", "follow", "web", control=copy).code == 0
     assert not json.loads((copy / WEB).read_bytes())["held"]
 
 

@@ -16,7 +16,7 @@ from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, published, variant, write_world
-from tests.support.world import Said, World, build_world, git, refs
+from tests.support.world import Said, World, build_world, git, refs, run_line
 
 WORLDS = Path(__file__).parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
@@ -209,19 +209,7 @@ def run_job(job: Clone, command: str, monkeypatch: pytest.MonkeyPatch) -> Said:
     monkeypatch.setenv("GITHUB_WORKSPACE", str(job.control))
     monkeypatch.setenv("RUNNER_TEMP", str(job.root))
     monkeypatch.setenv("XDG_CACHE_HOME", str(job.root / "cache"))
-    return run_plainly("action")
-
-
-def run_plainly(*arguments: str) -> Said:
-    import contextlib
-    import io
-
-    from reconciler.cli.main import invoke
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = invoke([*arguments])
-    return Said(code, out.getvalue(), err.getvalue())
+    return run_line("action")
 
 
 FLOATING = variant("edge-1", "web").replace("revision: 1", "branch: main")
@@ -445,10 +433,10 @@ def test_remote_main_is_judged_without_a_cache(world: World) -> None:
     with serve(world.root) as server:
         control = ("--control", server.url("control.git"))
         removed = commit(world, {"manifests/b.yaml": None})
-        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-1"))
+        plan = run_line("plan", *control, "--cache-dir", str(world.root / "cache-1"))
         assert f"was removed in commit {removed}" in plan.out
 
         move_main(world, old)
-        plan = run_plainly("plan", *control, "--cache-dir", str(world.root / "cache-2"))
+        plan = run_line("plan", *control, "--cache-dir", str(world.root / "cache-2"))
         assert "Branch main was moved back: its tip is 1 commit behind" in plan.out
         assert consents(plan)

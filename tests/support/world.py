@@ -60,6 +60,14 @@ def git(directory: Path, *arguments: str, when: int = EPOCH) -> str:
     return ran.stdout
 
 
+def run_line(*line: str) -> Said:
+    """Run one command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = invoke(line)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
 @contextlib.contextmanager
 def runs_at(now: Callable[[], float]) -> Iterator[None]:
     """Give runs of this process another clock."""
@@ -102,14 +110,11 @@ class World:
         """Return the refs of every repository."""
         return {repository.name: refs(repository) for repository in self.repositories()}
 
-    def run(self, *arguments: str, cache: str = "cache") -> Said:
-        """Run one command in this process, as the command line would."""
-        line = [*arguments, "--control", str(self.control), "--cache-dir", str(self.root / cache)]
-        out, err = io.StringIO(), io.StringIO()
-        clock = runs_at(lambda: self.clock) if self.timed else contextlib.nullcontext()
-        with clock, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = invoke(line)
-        return Said(code, out.getvalue(), err.getvalue())
+    def run(self, *arguments: str, cache: str = "cache", control: object = None) -> Said:
+        """Run one command in this process, by default against the bare control repository."""
+        places = ["--control", str(control or self.control), "--cache-dir", str(self.root / cache)]
+        with runs_at(lambda: self.clock) if self.timed else contextlib.nullcontext():
+            return run_line(*arguments, *places)
 
     def publish(self) -> None:
         """Publish everything that is asked for: apply, approve all of it, and apply what follows."""

@@ -1,33 +1,23 @@
 """A fleet as real bare repositories, the commands that are run on it, and what it shows afterwards."""
 
-import contextlib
-import io
 import json
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reconciler.cli.main import invoke
 from tests.support.combination import trees
 from tests.support.combination.blueprints import DRAWN, package_files
 from tests.support.combination.ledger import Ledger
 from tests.support.combination.spec import CATALOG, INSTANCE, SITE, FleetSpec, VariantSpec, dump
 from tests.support.git import Repo, make_repository
+from tests.support.world import Said, run_line
 
 MANAGEMENT = "management"
 KINDS = "Site.example.com,Team.example.com"
 STATE = (f"refs/heads/reconciler/{INSTANCE}/state", f"refs/heads/reconciler/{INSTANCE}/status")
 
 FOREIGN = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: foreign\ninfo:\n  description: {token}\n"
-
-
-class Result(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Pull(NamedTuple):
@@ -271,7 +261,7 @@ class Fleet:
             source.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
             output = Path(scratch) / "snapshot"
             where = ["--out-dir", str(output), "--cluster", cluster, "--kinds", KINDS]
-            result = run_line(["snapshot", "import", str(source), *where, "--time", "2026-01-01T00:00:00Z"])
+            result = run_line("snapshot", "import", str(source), *where, "--time", "2026-01-01T00:00:00Z")
             assert result.code == 0, result
             return {
                 str(path.relative_to(output)): path.read_text()
@@ -285,9 +275,9 @@ class Fleet:
         """Return the options that name this fleet."""
         return ["--control", str(self.root / "control.git"), "--cache-dir", str(self.root / cache)]
 
-    def run(self, *line: str, cache: str = "cache") -> Result:
+    def run(self, *line: str, cache: str = "cache") -> Said:
         """Run one command in this process."""
-        return run_line([*line, *self.places(cache)])
+        return run_line(*line, *self.places(cache))
 
     def all_refs(self) -> dict[str, dict[str, str]]:
         """Return every ref of every repository, without what is recorded of runs."""
@@ -303,14 +293,6 @@ class Fleet:
             return ""
         tree = control.git[control.oid(STATE[0])].tree
         return str(tree["locks"].id) if "locks" in tree else ""
-
-
-def run_line(line: list[str]) -> Result:
-    """Run one command line in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = invoke(line)
-    return Result(code, out.getvalue(), err.getvalue())
 
 
 def _header(cluster: str, count: int) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 
 from tests.faults.world import Runner
 from tests.support.combination import oracles, status_oracles, trees
-from tests.support.combination.fleet import FOREIGN, Fleet, Pull, Result
+from tests.support.combination.fleet import FOREIGN, Fleet, Pull
 from tests.support.combination.ledger import Token, ViolationError, tokens_in
 from tests.support.combination.manifest_steps import ALL_STEPS as STEPS
 from tests.support.combination.proposals import UNAVAILABLE, Proposal, check_proposal, hidden, propose
 from tests.support.combination.themes import Theme
+from tests.support.world import Said
 
 DECLINE = "#!/bin/sh\necho 'declined by policy' >&2\nexit 1\n"
 
@@ -29,7 +30,7 @@ class Life:
     runner: Runner | None = None
     history: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    results: list[tuple[str, Result]] = field(default_factory=list)
+    results: list[tuple[str, Said]] = field(default_factory=list)
     observation: oracles.Observation = field(default_factory=lambda: oracles.Observation({}, {}))
     touched_files: set[tuple[str, str, str]] = field(default_factory=set)
     declined: str = ""
@@ -107,7 +108,7 @@ class Life:
         if checked is not None:
             self.proposal = Proposal(read(checked), checked.code, self.away)
 
-    def command(self, *line: str, cache: str = "cache") -> Result:
+    def command(self, *line: str, cache: str = "cache") -> Said:
         """Run a command, and keep what it printed for the checks."""
         result = self.fleet.run(*line, cache=cache)
         self.results.append((" ".join(line), result))
@@ -276,7 +277,7 @@ class Life:
                 self.fleet.write_variant(variant)
 
 
-def read(result: Result) -> dict[str, Any]:
+def read(result: Said) -> dict[str, Any]:
     """Return what a command printed as JSON, nothing where it printed none."""
     try:
         value = json.loads(result.out)

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.combination import trees
-from tests.support.combination.fleet import Fleet, Pull, Result
+from tests.support.combination.fleet import Fleet, Pull
 from tests.support.combination.ledger import Token, tokens_in
 from tests.support.combination.spec import CATALOG, INSTANCE
 from tests.support.git import Repo
+from tests.support.world import Said
 
 OWNER = f"reconciler.dev/owner: {INSTANCE}/".encode()
 OWN_FILES = ("Kptfile", "package-context.yaml")
@@ -31,7 +32,7 @@ class Observation:
 
     plan: dict[str, Any]
     status: dict[str, Any]
-    results: list[tuple[str, Result]] = field(default_factory=list)
+    results: list[tuple[str, Said]] = field(default_factory=list)
 
     def change(self, repository: str, path: str) -> dict[str, Any] | None:
         """Return the plan's row for a package."""
@@ -48,7 +49,7 @@ class Observation:
         return {}
 
 
-def check_results(results: list[tuple[str, Result]]) -> Iterator[str]:
+def check_results(results: list[tuple[str, Said]]) -> Iterator[str]:
     """No command ends with a traceback, and each code but 0 is explained by a line with place and hint."""
     for line, result in results:
         shown = f"{line}: exit {result.code}\n{result.out[-1500:]}{result.err[-1500:]}"
@@ -58,7 +59,7 @@ def check_results(results: list[tuple[str, Result]]) -> Iterator[str]:
             yield f"a non-zero exit without a line that says why: {shown}"
 
 
-def _is_explained(result: Result) -> bool:
+def _is_explained(result: Said) -> bool:
     try:
         value = json.loads(result.out)
     except ValueError:

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.support.combination.fleet import Fleet, Result
+from tests.support.combination.fleet import Fleet
+from tests.support.world import Said
 
 if TYPE_CHECKING:
     from tests.support.combination.life import Life
@@ -24,7 +25,7 @@ class Proposal:
     away: str = ""
 
 
-def propose(life: "Life", change: Callable[[], None]) -> Result | None:
+def propose(life: "Life", change: Callable[[], None]) -> Said | None:
     """Put a change of the control repository on a branch, check it, and merge it; None without a change.
 
     Args:

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.combination import oracles
-from tests.support.combination.fleet import Fleet, Result
+from tests.support.combination.fleet import Fleet
 from tests.support.combination.life import Life
 from tests.support.combination.oracles import Observation
 from tests.support.combination.spec import FleetSpec, VariantSpec
+from tests.support.world import Said
 
 DRAFT = "drafts/web/packagevariant-1"
 Check = Callable[[Fleet, Observation], Iterable[str]]
@@ -36,7 +37,7 @@ def test_settled_fleet_violates_nothing(life: Life) -> None:
 
 
 def test_unforeseen_failure_is_seen() -> None:
-    seen = list(oracles.check_results([("plan", Result(1, "", "Traceback (most recent call last)"))]))
+    seen = list(oracles.check_results([("plan", Said(1, "", "Traceback (most recent call last)"))]))
 
     assert len(seen) == 1
     assert "unforeseen" in seen[0]
@@ -45,14 +46,14 @@ def test_unforeseen_failure_is_seen() -> None:
 def test_exit_without_a_line_is_seen() -> None:
     empty = json.dumps({"problems": [], "refusals": [], "changes": [], "effects": []})
 
-    assert len(list(oracles.check_results([("apply", Result(5, empty, ""))]))) == 1
+    assert len(list(oracles.check_results([("apply", Said(5, empty, ""))]))) == 1
 
 
 def test_problem_without_a_hint_is_seen() -> None:
     problem = {"location": {"path": "a.yaml", "line": 1}, "hint": "", "message": "wrong"}
     value = json.dumps({"problems": [problem], "refusals": [], "changes": []})
 
-    assert len(list(oracles.check_results([("apply", Result(3, value, ""))]))) == 1
+    assert len(list(oracles.check_results([("apply", Said(3, value, ""))]))) == 1
 
 
 def test_plan_with_pending_work_is_seen(life: Life) -> None:
