@@ -270,27 +270,12 @@ class RolloutWorld(ModelWorld):
         return VariantTemplate(package_context=context, pipeline=pipeline) if context or pipeline else None
 
     def _snapshot(self) -> Snapshot:
-        applications = tuple(
-            SnapshotObject(
-                *APPLICATION,
-                "argocd",
-                edge,
-                {},
-                {},
-                {
-                    "apiVersion": APPLICATION[0],
-                    "kind": APPLICATION[1],
-                    "metadata": {"namespace": "argocd", "name": edge},
-                    "status": {
-                        "health": {"status": self.seen_health.get(edge, "Healthy")},
-                        "sync": {"status": "Synced"},
-                    },
-                },
-                Location("snapshot.yaml"),
-            )
-            for edge in EDGES
-        )
-        return Snapshot(present=True, objects={APPLICATION: applications}, taken=self.taken)
+        """Return the health of each package, beside applications of the same names that are of no matter."""
+        applications = [_application("another", edge, "Degraded") for edge in EDGES]
+        applications += [
+            _application("argocd", edge, self.seen_health.get(edge, "Healthy")) for edge in EDGES
+        ]
+        return Snapshot(present=True, objects={APPLICATION: tuple(applications)}, taken=self.taken)
 
     def apply_part(self, plan: Plan, effects: int) -> bool:
         """Do the first effects of a plan, the records last; return whether all were done."""
@@ -323,6 +308,16 @@ class RolloutWorld(ModelWorld):
             if path.startswith(f"{ROLLOUTS_DIRECTORY}/")
         )
         self.rollouts = {record.rollout: record for record in records}
+
+
+def _application(namespace: str, name: str, health: str) -> SnapshotObject:
+    body = {
+        "apiVersion": APPLICATION[0],
+        "kind": APPLICATION[1],
+        "metadata": {"namespace": namespace, "name": name},
+        "status": {"health": {"status": health}, "sync": {"status": "Synced"}},
+    }
+    return SnapshotObject(*APPLICATION, namespace, name, {}, {}, body, Location("snapshot.yaml"))
 
 
 def config_map(number: int) -> str:

@@ -1,5 +1,6 @@
 """Expansion as a whole: targets, templates, names, who stalls and why."""
 
+from collections import ChainMap
 from typing import Any, NamedTuple
 
 import pytest
@@ -485,13 +486,24 @@ def test_conflict_stalls_both_owners_and_names_both(case: Collision) -> None:
     assert {(p.reason, p.message, p.hint) for p in desired.problems} == {(case.problem, case.message, hint)}
 
 
-@pytest.mark.parametrize("established", ["set", "variant", "nobody", "a variant that was elsewhere"])
+@pytest.mark.parametrize(
+    "established", ["set", "variant", "both", "nobody", "at another path", "in another repository"]
+)
 def test_newcomer_stalls_alone(established: str) -> None:
     fleet = package_set(targets=[{"repositories": [{"name": "edge", "packageNames": ["a", "web"]}]}])
     single = variant("single", downstream={"repo": "edge", "package": "web"})
-    before = {"set": world(fleet), "variant": world(single), "nobody": world()}
-    elsewhere = world(variant("single", downstream={"repo": "edge", "package": "old"}))
-    records = record_all(before.get(established, elsewhere))
+    west = (blueprints(), repository("west"))
+    before = {
+        "set": [world(fleet)],
+        "variant": [world(single)],
+        "both": [world(fleet), world(single)],
+        "at another path": [world(variant("single", downstream={"repo": "edge", "package": "old"}))],
+        "in another repository": [
+            world(variant("single", downstream={"repo": "west", "package": "web"}), views=west)
+        ],
+    }
+    records = dict(ChainMap(*map(record_all, before.get(established, []))))
+    assert len(records) == {"set": 2, "both": 3, "nobody": 0}.get(established, 1)
 
     desired = expand(world(fleet, single, records=records))
 

@@ -6,14 +6,15 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Source
+from reconciler.inventory.inventory import Draft, PullState, Source
 from reconciler.names.ids import ObjectKey, ObjectName
+from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
 from reconciler.plan.compose import Held
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.decide import adoption_obstacle, claim_package
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.plan_values import PACKAGE, WEB, a_context, a_desired_variant, a_draft, oid
+from tests.support.plan_values import PACKAGE, WEB, a_context, a_desired_variant, a_draft, a_pull, oid
 from tests.support.sets import a_package, repository
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
@@ -92,6 +93,41 @@ def claim(case: Case) -> tuple[Op | Reason, bool]:
         assert outcome.problem is None or outcome.problem.hint == hints.get(case["main"], hint)
         return outcome.reason, outcome.waits
     return outcome, False
+
+
+RELEASE = a_draft(header=KptfileHeader())
+
+
+@pytest.mark.parametrize(
+    ("draft", "state", "is_kept"),
+    [
+        (RELEASE, PullState.OPEN, True),
+        (RELEASE, PullState.CLOSED, False),
+        (RELEASE, PullState.MERGED, False),
+        (replace(RELEASE, base=RELEASE.tip.oid), PullState.OPEN, False),
+        (replace(RELEASE, written=None), PullState.OPEN, False),
+        (a_draft(header=KptfileHeader(owner="default/default/other")), PullState.OPEN, False),
+    ],
+    ids=["open", "closed", "merged", "on main", "other people's", "of content"],
+)
+def test_package_is_not_taken_over_while_its_release_is_open(
+    draft: Draft, state: PullState, *, is_kept: bool
+) -> None:
+    package = a_package(main_tree=oid("b1"), main_header=KptfileHeader(), drafts=(draft,))
+    pulls = (a_pull(state, head=short_branch(draft.ref), head_oid=draft.tip.oid),)
+    target = PlanTarget(PACKAGE, repository("edge"), package, owner=OTHER, main_owner=OTHER, pulls=pulls)
+    variant = a_desired_variant(source=Source(Location("web.yaml")))
+
+    outcome = claim_package(target, variant, a_context(plain_world(views=(target.view,))))
+
+    if not is_kept:
+        assert outcome is Op.TRANSFER
+        return
+    assert isinstance(outcome, Held)
+    assert outcome.reason is Reason.PACKAGE_EXISTS
+    assert outcome.why == (
+        f"PackageVariant default/other lets go of package web: its release is open, {short_branch(draft.ref)}"
+    )
 
 
 @pytest.mark.parametrize("row", CLAIMS.rows, ids=str)

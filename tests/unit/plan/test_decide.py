@@ -6,16 +6,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
+from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import Commit, PackageRevision
+from reconciler.expand.variants import spec_data, variant_key
+from reconciler.inventory.inventory import Commit, Control, PackageRevision
+from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import Lifecycle, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanContext, PlanTarget
 from reconciler.plan.decide import decide
+from reconciler.records.state import PackageVariantRecord
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from reconciler.resolve.resolution import Resolution, ResolvedVariant
 from tests.support import plan_values
@@ -81,6 +84,52 @@ def test_two_variants_are_enough_to_contest_a_package() -> None:
     found = decision(downstreams={PACKAGE: rivals})
 
     assert (found.change.message, len(found.problems)) == ("Wanted by default/api and default/web", 2)
+
+
+# Commits that do not contain what was applied last
+
+SPEC = a_desired().spec
+RECORD = plan_values.a_record(spec=spec_data(a_desired()))
+ELSEWHERE = (replace(RECORD, url="host/west"), replace(RECORD, path="old"))
+LETS_GO, ASKS_ELSE = "lets it go", "asks for something else"
+
+
+@pytest.mark.parametrize(
+    ("position", "before", "record", "newer"),
+    [
+        (Position.UNMERGED, SPEC, None, LETS_GO),
+        (Position.UNMERGED, SPEC, RECORD, ""),
+        (Position.UNMERGED, SPEC, replace(RECORD, spec={}), ASKS_ELSE),
+        *((Position.UNMERGED, SPEC, record, ASKS_ELSE) for record in ELSEWHERE),
+        (Position.UNMERGED, a_desired(labels={"a": "b"}).spec, None, ""),
+        (Position.UNMERGED, None, None, ""),
+        (Position.BEHIND, None, None, LETS_GO),
+        (Position.BEHIND, None, RECORD, ""),
+        (Position.BEHIND, None, ELSEWHERE[0], ASKS_ELSE),
+        (Position.CURRENT, SPEC, None, ""),
+    ],
+)
+def test_newer_commit_decides_unless_this_one_brings_a_wish_of_its_own(
+    position: Position, before: PackageVariantSpec | None, record: PackageVariantRecord | None, newer: str
+) -> None:
+    contains = position is Position.CURRENT
+    standing = Standing(position, 3, oid("e1"), oid("d1"), "main", contains_applied=contains)
+    control = Control("u", "u", Commit(oid("c1"), 1), standing=standing)
+    control = replace(control, before=None if before is None else {(WEB, PACKAGE): before})
+    inventory = {"control": control, "records": {WEB: record} if record else {}}
+
+    change = decision(inventory=inventory).change
+
+    where = (
+        "This commit does not contain d1000000, which was applied last"
+        if position is Position.UNMERGED
+        else "This checkout is 3 commits behind main (e1000000 is the tip)"
+    )
+    assert change.message == (f"{where}, and a newer commit {newer}" if newer else "")
+    assert change.reason is (Reason.CHECKOUT_OUTDATED if newer else Reason.UP_TO_DATE)
+    if not newer and position is not Position.CURRENT and record is RECORD:
+        gone = decision(inventory=inventory, proposed_deletions=frozenset({PACKAGE})).change
+        assert gone.message == f"{where}, and a newer commit {LETS_GO}"
 
 
 # Variants without upstream or pin

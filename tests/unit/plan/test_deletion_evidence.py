@@ -278,6 +278,20 @@ def test_claims_of_stalled_variants_leave_out_repositories_that_are_not_register
     assert claimed_packages(frozenset(), world(here)) == {}
 
 
+@pytest.mark.parametrize(("is_new", "reason"), [(True, Reason.OWNER_STALLED), (False, None)])
+def test_variant_that_was_there_before_may_not_be_one_under_a_new_name(
+    *, is_new: bool, reason: Reason | None
+) -> None:
+    claimant = ObjectName("defalt", "renamed")
+    records = {} if is_new else {claimant: plan_values.a_record(namespace="defalt", name="renamed")}
+    stalled = frozenset({ObjectKey(GROUP, "PackageVariant", *claimant)})
+    inventory = replace(blank(), stalled=stalled, records=records)
+
+    retention = DeletionEvidence(Desired(), inventory).find_retention(a_record("manifest"))
+
+    assert (retention and retention.reason) == reason
+
+
 # Explanations
 
 OF_SET = "PackageVariantSet default/fleet"

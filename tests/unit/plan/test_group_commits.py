@@ -237,6 +237,15 @@ def test_newest_open_group_of_several_is_joined() -> None:
     assert api.group == f"{HEAD[:-1]}10"
 
 
+def test_number_of_a_group_that_ended_does_not_come_back() -> None:
+    ended = a_pull(PullState.CLOSED, head=f"{HEAD[:-1]}12")
+    of_another = a_pull(PullState.MERGED, head=group_ref("default", ("set", "default", "edge"), 30))
+
+    (api,) = grouped((a_change(API),), None, ended, of_another)
+
+    assert api.group == f"{HEAD[:-1]}13"
+
+
 # Drafts that leave a group
 
 

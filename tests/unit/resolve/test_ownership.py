@@ -1,12 +1,14 @@
 """Owners of packages, our drafts of them, and what main has of those; also under renamed Repositories."""
 
 from functools import cache
+from typing import Any
 
 import pytest
 
 from reconciler.api.kptfile import KptfileHeader
-from reconciler.api.porch import GROUP
+from reconciler.api.porch import GROUP, PackageVariantSet
 from reconciler.base.errors import Location
+from reconciler.expand.variants import owner_key
 from reconciler.inventory.inventory import (
     Commit,
     Draft,
@@ -14,13 +16,16 @@ from reconciler.inventory.inventory import (
     PullRequest,
     PullState,
     Source,
+    Sourced,
     UnpublishedRevision,
 )
+from reconciler.inventory.standing import Removal
 from reconciler.names.ids import Lifecycle, ObjectKey, ObjectName, Oid, PackageKey
 from reconciler.policy import Policy
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.ownership import (
     SUSPENDED,
+    deletion_policy,
     find_owner,
     find_pause,
     is_foreign,
@@ -30,9 +35,15 @@ from reconciler.resolve.ownership import (
 )
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import a_desired_variant, a_record
-from tests.support.sets import a_package, repository
+from tests.support.sets import a_package, package_set, repository, select, variant
 from tests.support.sets import world as plain_world
 from tests.support.values import replace
+
+
+def a_set(*policies: str | None) -> Sourced[PackageVariantSet]:
+    """Return a set with a target for each deletion policy."""
+    return package_set(targets=[select({"deletionPolicy": policy} if policy else {}) for policy in policies])
+
 
 WEB = ObjectName("default", "web")
 HERE = PackageKey("host/edge", "site/web")
@@ -291,3 +302,34 @@ TABLES = {
 def test_ownership_follows_its_tables(name: str, row: Row[object]) -> None:
     table, decide = TABLES[name]
     assert table.mistakes(row, decide) == []
+
+
+@pytest.mark.parametrize(
+    ("manifest", "recorded", "policy"),
+    [
+        (None, "orphan", "orphan"),
+        (None, "delete", "delete"),
+        (variant(), "orphan", "delete"),
+        (variant(deletionPolicy="orphan"), "delete", "orphan"),
+        (a_set("orphan", "orphan"), "delete", "orphan"),
+        (a_set("orphan", None), "delete", "delete"),
+        (a_set("orphan", "delete"), "orphan", "orphan"),
+        (a_set(None), "orphan", "orphan"),
+        (a_set(), "delete", "delete"),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_policy_at_the_end_is_that_of_the_last_manifest(
+    *, manifest: Any, recorded: str, policy: str, is_there: bool
+) -> None:
+    """A set may be there without the target; a variant that is there is not at its end."""
+    is_set = manifest is not None and manifest.manifest.kind == "PackageVariantSet"
+    record = a_record(name="mine", set_name="fleet" if is_set else "", deletion_policy=recorded)
+    last = manifest and Removal("a.yaml", Oid("e" * 40), last=manifest.manifest)
+    removed = {owner_key(record): last} if last and not (is_there and is_set) else {}
+    other = package_set("other", targets=[select({"deletionPolicy": "orphan"})])
+    inventory = plain_world(other, *([manifest] if is_set and is_there else []))
+
+    inventory = replace(inventory, control=replace(inventory.control, removed=removed))
+
+    assert deletion_policy(record, inventory) == policy

@@ -297,12 +297,14 @@ def test_rollout_is_called_by_its_revision_without_commit_and_values(revision: s
     assert bare_name(revision) == name
 
 
-def test_a_policy_holds_the_sets_with_its_labels(world: RolloutWorld) -> None:
+def test_the_first_policy_with_its_labels_holds_a_set(world: RolloutWorld) -> None:
     careful = RolloutPolicy(waves=POLICY.waves, selector={"matchLabels": {"rollout": "careful"}})
-    world.policy = replace(world.policy, rollouts=(careful,))
-    world.labels = {"rollout": "careful"}
+    at_once = RolloutPolicy(waves=(Wave("all"),))
+    world.policy = replace(world.policy, rollouts=(careful, at_once))
 
-    assert updated(world.run()) == list(FIRST)
+    assert updated(world.plan()) == list(EDGES)
+    world.labels = {"rollout": "careful"}
+    assert updated(world.plan()) == list(FIRST)
 
 
 def test_a_policy_for_other_sets_holds_nothing(world: RolloutWorld) -> None:
