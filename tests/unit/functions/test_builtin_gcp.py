@@ -185,7 +185,7 @@ def test_services_that_the_set_does_not_name_any_more_go() -> None:
     given = {
         "gcp/set.yaml": SERVICES,
         PLACE.format("compute"): "# Mine.\n" + SERVICE.format(short="compute").replace("proj1\n", "old\n"),
-        PLACE.format("bigquery"): SERVICE.format(short="bigquery"),
+        PLACE.format("spanner"): SERVICE.format(short="spanner"),
         "other.yaml": other,
     }
 
@@ -196,7 +196,7 @@ def test_services_that_the_set_does_not_name_any_more_go() -> None:
         PLACE.format("compute"): "# Mine.\n" + SERVICE.format(short="compute"),
         "other.yaml": other,
     }
-    assert [each.message for each in result.results] == ["pruned service", "recreated service"]
+    assert [each.message for each in result.results] == ["recreated service", "pruned service"]
 
 
 def test_a_set_without_a_namespace_becomes_local_config() -> None:

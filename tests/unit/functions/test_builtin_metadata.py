@@ -299,6 +299,9 @@ NOTHING = 'all matching namespaces are already "prod". no value changed'
             + other("Secret", "secret", "prod"), (summary("old", 2), summary("old", 1))),
         Row("a dependency on another object", TO, inside("old") + SECRET.format("old"), inside("prod")
             + SECRET.format("old"), (summary("old", 1), NOTHING)),
+        Row("a dependency in another namespace than the matching one", {**TO, "namespaceMatcher": "old"},
+            inside("old") + SECRET.format("kept") + other("Secret", "secret", "kept"),
+            inside("prod") + SECRET.format("kept") + other("Secret", "secret", "kept")),
         Row("the origin matches", {**TO, "namespaceMatcher": "first"}, inside("old")
             + ORIGIN.format("first"), inside("prod") + ORIGIN.format("first")),
         Row("two origins", TO, body() + ORIGIN.format("one") + other("ConfigMap", "b")
@@ -395,10 +398,14 @@ def test_set_namespace_like_kustomize(row: Row, version: str) -> None:
     check_row(f"set-namespace:{version}", row)
 
 
-@pytest.mark.parametrize(("version", "namespace"), [("v0.1", "old"), ("v0.2", "prod")])
-def test_set_namespace_of_accounts_in_the_package(version: str, namespace: str) -> None:
-    before = CLUSTER_BINDING.format("old") + "---\n" + ACCOUNT
-    after = CLUSTER_BINDING.format(namespace) + "---\n" + inside("prod", ACCOUNT)
+@pytest.mark.parametrize(
+    ("version", "name", "namespace"),
+    [("v0.1", "account", "old"), ("v0.2", "account", "prod"), ("v0.2", "another", "old")],
+)
+def test_set_namespace_of_accounts_in_the_package(version: str, name: str, namespace: str) -> None:
+    account = ACCOUNT.replace("account", name)
+    before = CLUSTER_BINDING.format("old") + "---\n" + account
+    after = CLUSTER_BINDING.format(namespace) + "---\n" + inside("prod", account)
 
     check_row(f"set-namespace:{version}", Row("", TO, before, after))
 
@@ -414,6 +421,8 @@ def test_set_namespace_of_accounts_in_the_package(version: str, namespace: str) 
         Row("a Namespace", TO, NAMESPACE, NAMESPACE.replace("name: a", "name: prod")),
         Row("two of one name", TO, inside("old") + "---\n" + inside("other"),
             "error: duplicate ConfigMap prod/a after the namespace was set"),
+        Row("two of an unknown kind, one in a namespace", TO, inside("old", FOO) + "---\n" + FOO,
+            inside("prod", FOO) + "---\n" + FOO),
     ],
     ids=ids,
 )  # fmt: skip

@@ -74,6 +74,21 @@ def test_values_of_a_config_map_count_as_text() -> None:
     assert values[0]["metadata"]["annotations"] == {"number": "1", "flag": "true", "nothing": ""}
 
 
+def test_results_are_in_the_order_of_files_of_documents_and_of_fields() -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {}}}}
+    items = [
+        Resource({**job, "metadata": {"name": "a"}}, path=p, index=n)
+        for p, n in (("b", 1), ("b", 0), ("a", 0))
+    ]
+    call = BuiltinCall(items, config_map(note="x"))
+
+    results = [*BUILTINS["set-annotations"](call)]
+
+    fields = ["metadata.annotations", "spec.template.metadata.annotations"]
+    files = [{"path": "a"}, {"path": "b"}, {"path": "b", "index": 1}]
+    assert [(r.file, r.field) for r in results] == [(f, {"path": path}) for f in files for path in fields]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "is_absent"),
     [("function-input", {}, True), ("function-input", {"a": "b"}, False), ("c", {}, False)],

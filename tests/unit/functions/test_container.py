@@ -175,6 +175,19 @@ def test_failure_of_the_engine_is_told_from_one_of_the_function(
     assert remove[-1] == run[run.index("--name") + 1]
 
 
+def test_run_that_is_stopped_leaves_no_container(engine: Engine) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    container = ContainerRuntime(FunctionPolicy(runtime="docker", images={"host/fn:v1": DIGEST}), check=stop)
+    with pytest.raises(KeyboardInterrupt):
+        container.run(FunctionCall(image="host/fn:v1"))
+
+    remove = engine.calls[-1]
+    assert remove[:2] == ["rm", "-f"]
+    assert remove[-1].startswith("krm-")
+
+
 def test_messages_of_the_engine_are_no_output_of_the_function(engine: Engine) -> None:
     engine.answer(run=(0, OUTPUT, "Trying to pull x\nGetting image source\nof the function\n"))
 

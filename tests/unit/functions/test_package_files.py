@@ -2,7 +2,13 @@
 
 import pytest
 
-from reconciler.functions.resources import ignored_paths, package_directories, package_of
+from reconciler.functions.resources import (
+    ignored_paths,
+    package_directories,
+    package_of,
+    read_resources,
+    write_resources,
+)
 from reconciler.names.objects import File
 
 PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
@@ -41,3 +47,37 @@ def test_file_is_of_the_innermost_directory_with_a_kptfile() -> None:
     assert [package_of(path, packages) for path in ("a/x", "a/b/x", "a/b/c/x", "c/Kptfile")] == [
         *("", "a/b", "a/b", "c")
     ]
+
+
+CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {}\n"
+TEXTS = {
+    "one.yaml": CONFIG.format("one"),
+    "two.yaml": CONFIG.format("two") + "---\n" + CONFIG.format("three"),
+    "note.yaml": "# why\n",
+    "mixed.yaml": CONFIG.format("four") + "---\nreplicas: 1\n",
+    "sub/values.yaml": "replicas: 1\n",
+    "notes.txt": "why\n",
+}
+
+
+def test_files_of_resources_alone_go_with_them_and_the_others_stay() -> None:
+    package = read_resources({path: File.of(text.encode()) for path, text in TEXTS.items()})
+
+    files = write_resources(package, [])
+
+    assert package.lasting_paths == files.keys() == TEXTS.keys() - {"one.yaml", "two.yaml"}
+    assert files["mixed.yaml"].data == b"replicas: 1\n"
+
+
+def test_resource_is_written_where_it_is_now() -> None:
+    package = read_resources({path: File.of(text.encode()) for path, text in TEXTS.items()})
+    resources = {resource.name: resource.copy() for resource in package.resources[""]}
+    resources["one"].path, resources["two"].path = "two.yaml", "new.yaml"
+
+    files = write_resources(package, resources.values())
+
+    assert {path: file.data.decode() for path, file in files.items()} == {
+        **{path: text for path, text in TEXTS.items() if path != "one.yaml"},
+        "two.yaml": CONFIG.format("three") + "---\n" + CONFIG.format("one"),
+        "new.yaml": CONFIG.format("two"),
+    }
