@@ -17,7 +17,8 @@ def merge(base: str, upstream: str, local: str, winner: Winner = Winner.OPEN) ->
     data = ours.value if isinstance(ours.value, dict) else {}
     shape = Schemas().shape(str(data.get("apiVersion")), str(data.get("kind")))
     done = merge_document(old, theirs, ours, shape=shape, resolver=lambda _: winner)
-    return done.text, [path_text(conflict.path) for conflict in done.conflicts]
+    conflicts = [(path_text(conflict.path), conflict.reason) for conflict in done.conflicts]
+    return done.text, [path if why == "BothChanged" else f"{path} {why}" for path, why in conflicts]
 
 
 def pod(text: str) -> str:
@@ -49,10 +50,10 @@ VERSIONED = [
     Case("a part that a person removed, of which a checksum changed", CHECKED.format("a", 1, 1, 1),
         CHECKED.format("a", 2, 1, 1), "z: 2\n", "z: 2\n"),
     Case("a part that a person removed, of which more changed", CHECKED.format("a", 1, 1, 1),
-        CHECKED.format("a", 2, 2, 1), "z: 2\n", "z: 2\n", ("a.metadata.annotations.x",)),
+        CHECKED.format("a", 2, 2, 1), "z: 2\n", "z: 2\n", ("a.metadata.annotations.x DeletedLocally",)),
     Case("what a person changed of it, and a chart removed", CHECKED.format("a", 1, 1, 1), "z: 1\n",
         CHECKED.format("a", 3, 1, 1), "a: {metadata: {annotations: {checksum/config: 3}}}\nz: 1\n",
-        ("a.metadata.annotations.checksum/config",)),
+        ("a.metadata.annotations.checksum/config DeletedUpstream",)),
 ]  # fmt: skip
 
 VALUES = [
@@ -60,8 +61,10 @@ VALUES = [
     Case("a clash keeps local's value", "a: 1\n", "a: 2\n", "a: 3\n", "a: 3\n", ("a",)),
     Case("the same change twice is no clash", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 2\n", "a: 2\nb: 2\n"),
     Case("deleted upstream, untouched here", "a: 1\nb: 1\n", "b: 1\n", "a: 1\nb: 2\n", "b: 2\n"),
-    Case("deleted upstream, changed here", "a: 1\nb: 1\n", "b: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 1\n", ("a",)),
-    Case("deleted here, changed upstream", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "b: 1\n", "b: 1\n", ("a",)),
+    Case("deleted upstream, changed here", "a: 1\nb: 1\n", "b: 1\n", "a: 2\nb: 1\n", "a: 2\nb: 1\n",
+        ("a DeletedUpstream",)),
+    Case("deleted here, changed upstream", "a: 1\nb: 1\n", "a: 2\nb: 1\n", "b: 1\n", "b: 1\n",
+        ("a DeletedLocally",)),
     Case("a quoted value keeps local's quotes", "a: 'x'\nb: 1\n", "a: 'y'\nb: 1\n", 'a: "x"\nb: 2\n',
         'a: "y"\nb: 2\n'),
     Case("null is a value", "a: 1\nn: null\nb: 1\n", "a: null\nn: null\nb: 1\n", "a: 1\nn: null\nb: 2\n",
@@ -107,7 +110,7 @@ def test_version_that_both_sides_changed_is_left_to_people(
 def test_policy_chooses_upstream() -> None:
     text, conflicts = merge("a: 1\nb: 1\n", "a: 2\n", "a: 3\nb: 4\n", Winner.UPSTREAM)
 
-    assert (text, conflicts) == ("a: 2\n", ["a", "b"])
+    assert (text, conflicts) == ("a: 2\n", ["a", "b DeletedUpstream"])
 
 
 ELEMENTS = [
@@ -118,11 +121,12 @@ ELEMENTS = [
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s", "containers:\n- name: a\n  image: a",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s\n  tty: true",
-        ("spec.template.spec.containers[name=s]",)),
+        ("spec.template.spec.containers[name=s] DeletedUpstream",)),
     Case("deleted here, changed upstream: it stays away",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s:1",
         "containers:\n- name: a\n  image: a\n- name: s\n  image: s:2", "containers:\n- name: a\n  image: a",
-        "containers:\n- name: a\n  image: a", ("spec.template.spec.containers[name=s]",)),
+        "containers:\n- name: a\n  image: a",
+        ("spec.template.spec.containers[name=s] DeletedLocally",)),
     Case("an element that is no mapping: the list is one value", "containers:\n- name: a",
         "containers:\n- name: a\n- b", "containers:\n- name: a\n  tty: true",
         "containers:\n- name: a\n  tty: true", ("spec.template.spec.containers",)),

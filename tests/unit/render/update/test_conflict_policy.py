@@ -72,14 +72,20 @@ def test_strategy_lists_every_local_change_that_it_replaces(strategy: Strategy) 
     assert decisions == {("upstream", f"updateStrategy: {strategy}", "Kptfile")}
 
 
-def test_strategy_lists_what_people_added_and_it_removes() -> None:
+def test_strategy_lists_what_people_added_and_it_removes_all_but_packages_of_other_upstreams() -> None:
     original = package({"Kptfile": kptfile("web"), "a.yaml": "a: 1\n"})
-    local = package({"Kptfile": kptfile("web"), "a.yaml": "a: 1\n", "mine.txt": "mine\n"})
+    follows = kptfile("dep", "upstream:\n  git: {repo: r, directory: d, ref: v1}\n")
+    other = package({"dep/Kptfile": follows, "dep/notes": "kept\n"})
+    mine = package({"mine.txt": "mine\n", "sub/Kptfile": kptfile("sub")})
 
-    updated = update_package(original, original, local, strategy=Strategy.FORCE_DELETE_REPLACE)
+    updated = update_package(
+        original, original, original | other | mine, strategy=Strategy.FORCE_DELETE_REPLACE
+    )
 
-    assert "mine.txt" not in updated.files
-    assert [(s.conflict.path, s.conflict.local) for s in updated.decided] == [("mine.txt", "mine\n")]
+    assert updated.files == original | other
+    assert {s.conflict.path: s.conflict.local for s in updated.decided} == {
+        path: file.data.decode() for path, file in mine.items()
+    }
 
 
 def test_both_members_of_a_union_are_listed() -> None:
