@@ -9,6 +9,7 @@ from reconciler.functions.builtin import BUILTINS
 from reconciler.functions.builtin.apply_replacements import matches_selector
 from reconciler.functions.builtin.call import BuiltinCall, FunctionFailedError
 from reconciler.functions.builtin.search_replace import glob_pattern
+from reconciler.functions.patterns import PatternError, compile_pattern
 from reconciler.functions.pipeline import run_steps
 from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
@@ -72,6 +73,13 @@ def test_values_of_a_config_map_count_as_text() -> None:
     run("set-annotations", values, config_map(number=1, flag=True, nothing=None))
 
     assert values[0]["metadata"]["annotations"] == {"number": "1", "flag": "true", "nothing": ""}
+
+
+def test_expression_that_is_none_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PatternError, match="no regular expression"):
+        compile_pattern("(")
+
+    assert capfd.readouterr().err == ""
 
 
 def test_results_are_in_the_order_of_files_of_documents_and_of_fields() -> None:

@@ -59,7 +59,9 @@ def test_comment_that_both_sides_changed_is_yours_and_says_so(place: str) -> Non
     updated = update(side(place, "u", "app:7"), side(place, "k"))
 
     assert updated.files["app.yaml"].data.decode() == side(place, "k", "app:7")
-    assert [each.conflict.upstream for each in updated.decided] == [f"# {place} u"]
+    assert [(each.conflict.path, each.conflict.upstream) for each in updated.decided] == [
+        ("app.yaml", f"# {place} u")
+    ]
     assert [each.rule.text for each in updated.decided] == [
         "both sides changed this comment, and local's stays"
     ]

@@ -256,13 +256,18 @@ def test_sub_package_with_another_upstream_is_unchanged() -> None:
     assert texts == mine
 
 
-@pytest.mark.parametrize(("length", "is_text"), [(7995, False), (8000, True)])
-def test_nul_makes_a_file_binary_only_where_git_looks(length: int, *, is_text: bool) -> None:
-    rest = "\n" + "x" * length + "\0\n"
+@pytest.mark.parametrize(
+    ("length", "sides", "is_text"),
+    [(7995, "bul", False), (8000, "bul", True), *((9, side, False) for side in "bul")],
+)
+def test_nul_makes_a_file_binary_only_where_git_looks(length: int, sides: str, *, is_text: bool) -> None:
+    base, upstream, local = (
+        "\n" + "x" * length + ("\0" if side in sides else "") + "\n-\n" for side in "bul"
+    )
 
-    texts, conflicts = update({"a": f"1{rest}"}, {"a": f"2{rest}"}, {"a": f"1{rest}3\n"})
+    texts, conflicts = update({"a": f"1{base}"}, {"a": f"2{upstream}"}, {"a": f"1{local}3\n"})
 
-    assert (texts["a"], len(conflicts)) == ((f"2{rest}3\n", 0) if is_text else (f"1{rest}3\n", 1))
+    assert (texts["a"], len(conflicts)) == ((f"2{local}3\n", 0) if is_text else (f"1{local}3\n", 1))
 
 
 @pytest.mark.parametrize("field", ["name", "package-path"])
