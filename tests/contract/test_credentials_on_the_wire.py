@@ -311,6 +311,23 @@ def test_token_service_that_leads_elsewhere_takes_no_password_there(internet: In
     assert internet.got(PASSWORD) | internet.got(base64.b64encode(b"kim:" + PASSWORD)) == {AUTH}
 
 
+def test_storage_that_leads_back_is_no_way_to_get_the_password(internet: Internet) -> None:
+    def plan(sent: Sent) -> Answer:
+        if sent.server == STORE or (sent.authorization and sent.path != "/back"):
+            leads = f"{REGISTRY}/back" if sent.server == STORE else f"{STORE}/blob"
+            return Answer(307, b"", {"Location": leads})
+        is_back = sent.path == "/back"
+        return Answer(200, ANSWERS["tags"]) if is_back else Answer(401, b"", {"WWW-Authenticate": BASIC})
+
+    internet.plan = plan
+    client = client_of(ROWS[0], Credential("kim", PASSWORD.decode()))
+
+    assert client.tags("reg.example/acme/aws") == ("v1.0.0",)
+    assert [(sent.server, bool(sent.authorization)) for sent in internet.sent] == [
+        *((REGISTRY, False), (REGISTRY, True), (STORE, False), (REGISTRY, False))
+    ]
+
+
 @pytest.mark.parametrize("proxied", ["http_proxy", "HTTP_PROXY", "ALL_PROXY"])
 def test_plain_http_to_this_machine_leaves_it_by_no_proxy(
     internet: Internet, monkeypatch: pytest.MonkeyPatch, proxied: str

@@ -167,10 +167,14 @@ def test_narrow_table_leaves_out_clusters_that_repositories_name(cluster: str, i
 def test_packages_in_review_share_a_row_that_counts_their_pull_requests() -> None:
     alike = [web(phase=Phase.IN_REVIEW, repository=f"edge-{number}", pull=number) for number in range(1, 8)]
 
-    _, *rows = status_lines(alike, folds=True)
+    checked = replace(ON_MAIN, waiting_for="its checks")
+    others = [replace(row, summary=checked) for row in alike[:6]]
+
+    _, *rows = status_lines([*alike, *others], folds=True)
 
     assert [" ".join(line.split()) for line in rows] == [
-        "edge-1/web and 6 more c1 web/v1 in review 7 pull requests"
+        "edge-1/web and 6 more c1 web/v1 in review 7 pull requests",
+        "edge-1/web and 5 more c1 web/v1 in review 6 pull requests its checks",
     ]
 
 

@@ -361,6 +361,17 @@ def test_limited_read_waits_once_if_it_may_for_so_long(
     assert len(api.requests()) == 1 + len(slept)
 
 
+def test_longest_wait_that_a_server_demanded_counts(api: ScriptedApi) -> None:
+    api.answers["GET", "/x"] = Answer(200, {}, {"RateLimit-Remaining": "0", "RateLimit-Reset": "50"})
+    transport = api.transport()
+
+    transport.get("/x")
+    transport._hold(api.api, 9)  # another thread was told so meanwhile
+    transport.get("/y")
+
+    assert api.clock.slept == [pytest.approx(50, abs=1)]
+
+
 def test_connection_that_the_server_closed_is_not_used_again() -> None:
     class Closing(Handler):
         def do_POST(self) -> None:  # noqa: N802 - the name that the server calls

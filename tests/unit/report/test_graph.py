@@ -64,6 +64,21 @@ def test_package_has_several_names_and_that_of_its_kind(name: str, end: str) -> 
     assert [group.nodes[-1].key for group in highlight(FLEET, name)] == [end] * bool(end)
 
 
+def test_shortest_way_is_shown_to_packages_of_one_name() -> None:
+    shop = ("Shop.x.io",)
+    nodes = (
+        GraphNode("far", "far", owns=shop),
+        GraphNode("via", "via"),
+        GraphNode("near", "near", owns=shop),
+    )
+    edges = (Edge("m", "via"), Edge("via", "far"), Edge("m", "near"))
+    group = Group("dev", (GraphNode("m", "manifest m", is_root=True), *nodes), edges)
+
+    (shown,) = highlight([group], "Shop.x.io")
+
+    assert ([node.key for node in shown.nodes], shown.edges) == (["m", "near"], (Edge("m", "near"),))
+
+
 def test_locks_of_one_cluster_are_drawn_alone() -> None:
     locks = fleet_locks()
 

@@ -251,6 +251,9 @@ def test_token_in_a_name_is_refused_by_its_field_and_a_word_in_a_name_stays(valu
         outgoing_fields(value, "it")
     assert TOKEN not in str(caught.value)
     assert outgoing_fields(spelled, "it") == spelled
+    learn_token(TOKEN[::-1])
+    ids = {"head": f"drafts/{TOKEN[::-1]}"}
+    assert outgoing_fields(ids, "it") == ids
 
 
 def test_short_values_are_not_secrets() -> None:

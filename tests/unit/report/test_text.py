@@ -6,7 +6,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason
 from reconciler.dependencies.lock.changes import MoveOp, VersionChange
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Op, Plan
+from reconciler.plan.changes import Op, Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.report.build import build_report, is_unchanged, summary_line
 from reconciler.report.text import change_lines, plan_lines, problem_lines
@@ -65,3 +65,27 @@ def test_a_plan_that_only_changes_pins_does_not_say_that_nothing_is_to_do() -> N
 
     assert summary_line(Plan(), {}) == "Nothing to do: no packages"
     assert summary_line(Plan(version_changes=(removed,)), {}) == "1 pin to change in the lock"
+
+
+def test_summary_counts_each_package_once_and_its_state_where_it_is_kept() -> None:
+    waiting = [replace(change(op, str(op)), waits=True) for op in (Op.UPDATE, Op.KEEP, Op.BLOCK)]
+    changes = (
+        *waiting,
+        replace(change(Op.CREATE, "new"), unready=("a", "b")),
+        *(change(Op.KEEP, n) for n in "xyz"),
+    )
+    phases = {"x": Phase.IN_REVIEW, "y": Phase.PUBLISHED, "new": Phase.NOT_READY}
+    statuses = {c.package: PackageStatus(phases[c.package.path]) for c in changes if c.package.path in phases}
+    refusal = Refusal(Reason.DELETION_GUARD, "Deletes 1 of 1", "Consent.")
+    problem = Problem(Location("a.yaml"), Reason.UNKNOWN_FIELD, "Unknown field x")
+    moves = (
+        VersionChange(MoveOp.ROLL_BACK, "db.io", "2.0.0", "1.0.0", "", ("dev", "prod")),
+        VersionChange(MoveOp.ADD, "api.io", "", "1.0.0", "", ("dev",)),
+    )
+
+    line = summary_line(Plan(changes, (problem,), (refusal, refusal), version_changes=moves), statuses)
+
+    assert line == (
+        "1 revision to roll back, 1 to create, 1 to update, 1 blocked, 4 kept (1 published, 1 in review, "
+        "2 not ours), 1 will wait for people, 1 not ready, 1 problem, 2 refusals, 1 pin to change in the lock"
+    )
