@@ -99,6 +99,18 @@ def test_invalid_value_is_an_error(kind: str, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "name"),
+    [("PackageVariant", "clusters"), ("Repository", "on-conflict"), ("Kptfile", "pausd")],
+)
+def test_key_of_another_kind_is_unknown_on_this_one(kind: str, name: str) -> None:
+    (fault,) = check_keys(kind, {"metadata": {"annotations": {f"{PREFIX}{name}": "x"}}})
+
+    assert fault.reason is Reason.UNKNOWN_ANNOTATION
+    assert fault.message == f"{PREFIX}{name} is unknown on a {kind}"
+    assert fault.hint.startswith(f"Did you mean {PREFIX}")
+
+
+@pytest.mark.parametrize(
     ("name", "value"), [("paused", "true"), ("on-conflict", "ask"), ("follow-moved-tag", "3f8a91c")]
 )
 def test_key_that_is_read_among_annotations_is_no_label(name: str, value: str) -> None:

@@ -87,12 +87,17 @@ def test_targets(case: Case) -> None:
     assert conditions(desired)["Ready"][:2] == ("True", "Reconciled")
 
 
-def test_selectors_see_own_namespace_and_cluster_scoped_objects() -> None:
-    held = snapshot(cluster("mine"), cluster("theirs", namespace="other"), cluster("shared", namespace=""))
+@pytest.mark.parametrize("namespace", ["default", "other"])
+def test_selectors_see_own_namespace_and_cluster_scoped_objects(namespace: str) -> None:
+    held = snapshot(*(cluster(f"in-{name or 'all'}", namespace=name) for name in ("default", "other", "")))
+    complete = frozenset({(kind, namespace) for kind, _ in held.complete})
+    views = tuple(repository(name, namespace=namespace) for name in ("edge", "blueprints"))
+    views = (replace(views[1], packages=blueprints().packages), views[0])
+    pvs = package_set(targets=[select(BY_NAME)], namespace=namespace)
 
-    desired = expand(world(package_set(targets=[select(BY_NAME)]), snapshot=held))
+    desired = expand(world(pvs, snapshot=replace(held, complete=complete), views=views))
 
-    assert names(desired) == ["fleet-edge-mine", "fleet-edge-shared"]
+    assert names(desired) == ["fleet-edge-in-all", f"fleet-edge-in-{namespace}"]
 
 
 def test_generated_variant_has_defaults_owner_and_input_times() -> None:

@@ -39,16 +39,20 @@ def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, Pack
 
 
 @pytest.mark.parametrize(
-    ("namespace", "url", "label"),
-    [("team", f"{URL}-2", "default/edge"), ("team", URL, "edge"), ("default", f"{URL}-2", "edge")],
+    ("place", "label"),
+    [
+        ({"url": f"{URL}-2"}, "default/edge"),
+        ({"directory": "site"}, "default/edge"),
+        ({}, "edge"),
+        ({"name": "north", "directory": "site"}, "edge"),
+    ],
 )
 def test_repository_has_its_namespace_where_another_place_has_its_name(
-    namespace: str, url: str, label: str
+    place: dict[str, str], label: str
 ) -> None:
-    other = replace(repository("other", url=url), key=ObjectName(namespace, "edge"))
-    views = (EDGE,) if namespace == "default" else (EDGE, other)
+    other = repository(**{"name": "edge", "url": URL, **place}, namespace="team")
 
-    assert world(views=views).label(EDGE.key) == label
+    assert world(views=(EDGE, other)).label(EDGE.key) == label
 
 
 FACTS = [name for name in RepositoryView.__struct_fields__ if name not in {"packages", "problem"}]

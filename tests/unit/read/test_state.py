@@ -11,13 +11,16 @@ import pytest
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import RecordedStatus
-from reconciler.names.ids import ObjectName
+from reconciler.names.ids import ObjectName, normalise_url
 from reconciler.policy import Limits
-from reconciler.read.state import State, read_state, read_statuses
+from reconciler.read.state import State, at_addresses, read_state, read_statuses
 from reconciler.records.state import (
     REFUSED_DELETIONS,
     VARIANTS_FORMAT,
     PackageVariantRecord,
+    RecordedDownstream,
+    RefusedDeletionsRecord,
+    RefusedPackage,
     SetRecord,
     record_bytes,
     record_path,
@@ -261,3 +264,27 @@ def test_spec_that_records_share_is_the_one_that_was_written(
     assert read[0].spec["downstream"] == downstream
     assert replace(written[0], spec={**spec, "downstream": {"package": "web"}}) != read[0]
     assert [*map(record_bytes, read)] == [*map(record_bytes, written)]
+
+
+def test_relative_address_means_the_place_beside_the_control_repository_of_today() -> None:
+    edge, west = {"url": "old/edge", "remote": "../edge.git"}, {"url": "old/west", "remote": "../west.git"}
+    web = replace(VARIANT, **edge, former=(RecordedDownstream(path="a", **west),))
+    same = replace(VARIANT, name="same", url="old/edge")
+    elsewhere = replace(VARIANT, name="elsewhere", url="host/north", remote="https://host/north")
+    records = {record.key: record for record in (web, same, elsewhere)}
+    packages = tuple(RefusedPackage(url=url, path="b", of=3) for url in ("old/west", "host/north"))
+    state = State(records=records, refused=RefusedDeletionsRecord(packages=packages))
+
+    moved = at_addresses(state, "https://new/acme/control.git")
+
+    here = {name: normalise_url(f"https://new/acme/{name}.git") for name in ("edge", "west")}
+    assert moved.records == {
+        web.key: replace(web, url=here["edge"], former=(replace(web.former[0], url=here["west"]),)),
+        same.key: replace(same, url=here["edge"]),
+        elsewhere.key: elsewhere,
+    }
+    assert moved.refused == RefusedDeletionsRecord(
+        packages=(replace(packages[0], url=here["west"]), packages[1])
+    )
+    assert at_addresses(replace(state, refused=None), "https://new/acme/control.git").refused is None
+    assert at_addresses(moved, "https://new/acme/control.git") is moved
