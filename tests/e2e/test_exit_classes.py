@@ -10,7 +10,7 @@ from reconciler.base import effects
 from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
 from tests.e2e.test_hints import commit, configure, world_of
-from tests.support.exits import LINES, LOCAL, leaf_commands
+from tests.support.commands import LOCAL, READING, leaf_commands
 from tests.support.git import make_repository
 from tests.support.small_world import manifest
 from tests.support.world import World
@@ -26,7 +26,7 @@ spec:
 
 
 def test_every_command_is_in_the_tables() -> None:
-    assert set(leaf_commands()) == LINES.keys() | LOCAL
+    assert set(leaf_commands()) == READING.keys() | LOCAL
 
 
 @pytest.mark.parametrize("name", sorted(leaf_commands()))
@@ -39,13 +39,13 @@ def test_wrong_option_is_named_with_the_way_to_help(name: str, capfd: pytest.Cap
     assert "No such option" in said
 
 
-@pytest.mark.parametrize("name", sorted(LINES))
+@pytest.mark.parametrize("name", sorted(READING))
 def test_invalid_configuration_is_told_at_its_line(name: str, tmp_path: Path) -> None:
     control = make_repository(tmp_path / "control.git", {"reconciler.yaml": WRONG})
     control.commit({"README.md": "a change\n"}, branch="change", start="main")
     proposed = ("--base", "main", "--head", "change") if name == "check" else ()
 
-    said = World(tmp_path).run(*LINES[name], *proposed)
+    said = World(tmp_path).run(*READING[name], *proposed)
 
     assert said.code == Exit.INVALID_INPUT, said.out + said.err
     assert (
@@ -53,16 +53,16 @@ def test_invalid_configuration_is_told_at_its_line(name: str, tmp_path: Path) ->
     )
 
 
-@pytest.mark.parametrize("name", sorted(LINES))
+@pytest.mark.parametrize("name", sorted(READING))
 def test_unreachable_control_repository_is_named(name: str, tmp_path: Path) -> None:
-    said = World(tmp_path).run(*LINES[name], control="http://127.0.0.1:9/control.git")
+    said = World(tmp_path).run(*READING[name], control="http://127.0.0.1:9/control.git")
 
     assert said.code == Exit.UNAVAILABLE, said.err
     assert "127.0.0.1:9/control.git" in said.err
     assert "hint: " in said.err
 
 
-@pytest.mark.parametrize("name", sorted(LINES))
+@pytest.mark.parametrize("name", sorted(READING))
 def test_bug_is_reported_with_what_to_do(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("an unforeseen fault")
@@ -70,7 +70,7 @@ def test_bug_is_reported_with_what_to_do(name: str, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("reconciler.git.repository.Mirrors.open", fail)
     make_repository(tmp_path / "control.git", {"reconciler.yaml": "{}\n"})
 
-    said = World(tmp_path).run(*LINES[name])
+    said = World(tmp_path).run(*READING[name])
 
     assert said.code == Exit.BUG
     assert "ZeroDivisionError: an unforeseen fault" in said.err

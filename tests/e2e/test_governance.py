@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.cli.main import main
 from tests.support.command_server import run_reconciler
-from tests.support.commands import COMMANDS, commands_of_control
+from tests.support.commands import COMMANDS, commands_with
 from tests.support.git import Repo
 from tests.support.http_git import HttpGit, serve
 from tests.support.small_world import manifest, repository, variant, write_world
@@ -82,7 +81,7 @@ def propose(root: Path, server: HttpGit) -> None:
         subprocess.run(["git", *command], cwd=root / "copy", check=True)
 
 
-@pytest.mark.parametrize("name", sorted(set(commands_of_control(main))))
+@pytest.mark.parametrize("name", sorted(commands_with("control")))
 def test_unmerged_configuration_sends_no_token_and_runs_no_program(attack: Attack, name: str) -> None:
     ran = attack.run(*name.split(), "--control", ".", *COMMANDS[name])
 

@@ -1,16 +1,14 @@
 """Every command that prints JSON prints what `reconciler schema` describes."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
-from reconciler.cli.main import invoke, main
+from reconciler.cli.main import invoke
 from reconciler.cli.schema import OUTPUTS
-from tests.support.exits import leaf_commands
+from tests.support.commands import commands_with
 from tests.support.git import Repo
 from tests.support.schema import output_violations, violations
 from tests.support.small_world import manifest, variant, write_world
@@ -24,20 +22,11 @@ def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return json.loads(capfd.readouterr().out)
 
 
-def json_commands() -> Iterator[str]:
-    """Yield the commands whose `--output` takes json."""
-    for name in leaf_commands():
-        context, command = click.Context(main), main
-        for word in name.split():
-            command = command.get_command(context, word)
-        options = {option: parameter for parameter in command.params for option in parameter.opts}
-        form = options.get("--output")
-        if form is not None and "json" in form.type.choices and name != "schema":
-            yield name
-
-
 def test_every_json_output_has_a_schema() -> None:
-    assert sorted(json_commands()) == sorted(name for names in OUTPUTS.values() for name in names)
+    forms = {name: option.type for name, option in commands_with("output").items() if name != "schema"}
+    printing = [name for name, form in forms.items() if "json" in getattr(form, "choices", ())]
+
+    assert sorted(printing) == sorted(name for names in OUTPUTS.values() for name in names)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
-"""Every command that takes a control repository, with arguments that make it read all it can."""
+"""Every command, and arguments that make those that take a control repository read all they can."""
 
 from collections.abc import Iterator
 
 import click
+
+from tests.support.reference import commands
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": (),
@@ -38,13 +40,40 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def commands_of_control(command: click.Command, name: str = "") -> Iterator[str]:
-    """Yield every command that takes a control repository."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found is not None
-            yield from commands_of_control(found, f"{name} {sub}".strip())
-    if any(parameter.name == "control" for parameter in command.params):
-        yield name
+LOCAL = frozenset(
+    {
+        *(f"index {name}" for name in ("list", "show", "add", "import", "sync", "remove", "set-default")),
+        *(f"package {name}" for name in ("from-chart", "update", "render")),
+        *(
+            "functions list",
+            "functions pull",
+            "snapshot import",
+            "init",
+            "schema",
+            "action",
+            "demo",
+            "doctor",
+        ),
+        *("completion", "validate", "repo add"),
+    }
+)
+"""Commands that work on directories, that run others, or whose result is what is wrong (`doctor`)."""
+READING = {name: (*name.split(), *line) for name, line in COMMANDS.items() if name not in LOCAL}
+"""A line of each command that reads the control repository."""
+
+
+def leaf_commands() -> Iterator[str]:
+    """Yield every command that does something by itself."""
+    for words, command in commands().items():
+        if words and (not isinstance(command, click.Group) or command.invoke_without_command):
+            yield " ".join(words)
+
+
+def commands_with(parameter: str) -> dict[str, click.Parameter]:
+    """Return a parameter of each command that has it."""
+    return {
+        " ".join(words): own
+        for words, command in commands().items()
+        for own in command.params
+        if own.name == parameter
+    }
