@@ -49,45 +49,36 @@ UPDATES = ("v0.0.1", "v1.0.0", "v1.0.1", "v2.0.0")
 SHARED = ("v1.0.0", "v1.5.0", "v2.0.0")
 OLD = ("v0.0.1", "v1.0.0", "v2.0.0", "v3.0.0")
 UPGRADES = {
-    "SuccessReturnVersion": Upgrade(
-        "v1.0.0", (">=v1.0.0", "v2.0.0"), ("v1.0.0", "v1.0.1", "v2.0.0", "v3.0.0"), "v2.0.0"
-    ),
+    "SuccessReturnVersion": Upgrade("v1.0.0", (">=v1.0.0", "v2.0.0"),
+        ("v1.0.0", "v1.0.1", "v2.0.0", "v3.0.0"), "v2.0.0"),
     "ErrorNoValidVersion": Upgrade("v1.0.0", (">=v1.0.0", "v2.0.0"), ("v1.0.0", "v1.0.1"), ""),
     "ErrorNoValidVersionDowngrade": Upgrade("v1.0.0", ("<=v1.0.0", "v0.0.1"), ("v0.0.1", "v1.0.0"), ""),
-    "UpgradeToSmallestValid": Upgrade(
-        "v2.0.0", (">v2.0.0", "<=v3.0.0"), THREE, "v2.1.0", "v3.0.0", downgrade=True
-    ),
-    "UpgradeToSmallestValid, select.crossplane: nearest": Upgrade(
-        "v2.0.0", (">v2.0.0", "<=v3.0.0"), THREE, "v2.1.0", downgrade=True, nearest=True
-    ),
+    "UpgradeToSmallestValid": Upgrade("v2.0.0", (">v2.0.0", "<=v3.0.0"), THREE, "v2.1.0", "v3.0.0",
+        downgrade=True),
+    "UpgradeToSmallestValid, select.crossplane: nearest": Upgrade("v2.0.0", (">v2.0.0", "<=v3.0.0"), THREE,
+        "v2.1.0", downgrade=True, nearest=True),
     "DowngradeToLargestValid": Upgrade("v3.0.0", (">=v0.0.1", "<v3.0.0"), OLD, "v2.0.0", downgrade=True),
     "AllSameDigests": Upgrade("v0.0.1", (ONE, ONE), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), "v0.0.2"),
     "DifferentDigests": Upgrade("v0.0.1", (ONE, TWO), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""),
     "MixedConstraintTypes": Upgrade("v0.0.1", ("v0.0.1", TWO), (f"v0.0.1@{TWO}",), "", "v0.0.1"),
-    "MixedConstraintTypes of two versions": Upgrade(
-        "v0.0.1", ("v0.0.1", ONE), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""
-    ),
-    "MixedConstraintTypes, the digest first": Upgrade(
-        "v0.0.1", (ONE, "v0.0.1"), (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""
-    ),
+    "MixedConstraintTypes of two versions": Upgrade("v0.0.1", ("v0.0.1", ONE),
+        (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""),
+    "MixedConstraintTypes, the digest first": Upgrade("v0.0.1", (ONE, "v0.0.1"),
+        (f"v0.0.1@{TWO}", f"v0.0.2@{ONE}"), ""),
     "AllVersions": Upgrade("v0.0.1", ("v0.0.1", "v0.0.2"), ("v0.0.1", "v0.0.2"), ""),
     "SuccessfulNoMissing": Upgrade("v0.0.1", (">=v0.0.1",), ("v0.0.1",), "v0.0.1"),
     "SuccessfulNoMissingWithDigest": Upgrade("v0.0.1", (ONE,), (f"v0.0.1@{ONE}",), "v0.0.1"),
     "Reconcile, ErrorNoValidVersion": Upgrade("", (">v1.0.0",), ("v0.2.0", "v0.3.0", "v1.0.0"), ""),
-    "SuccessfulCreateMissingDependency": Upgrade(
-        "", (">v1.0.0",), ("v0.2.0", "v0.3.0", "v1.0.0", "v1.2.0"), "v1.2.0"
-    ),
-    "SuccessfulCreateMissingDependencyWithRejectedTags": Upgrade(
-        "", ("v1.0.0",), ("v1.0.0", "v1.0.1", "v2.0.0"), "v1.0.0"
-    ),
+    "SuccessfulCreateMissingDependency": Upgrade("", (">v1.0.0",), ("v0.2.0", "v0.3.0", "v1.0.0", "v1.2.0"),
+        "v1.2.0"),
+    "SuccessfulCreateMissingDependencyWithRejectedTags": Upgrade("", ("v1.0.0",),
+        ("v1.0.0", "v1.0.1", "v2.0.0"), "v1.0.0"),
     "SuccessfulCreateMissingDependencyWithDigest": Upgrade("", (ONE,), (f"v0.0.1@{ONE}",), "v0.0.1"),
     "SuccessfulUpdateDependency": Upgrade("v0.0.1", (">v1.0.0",), UPDATES, "v1.0.1", "v2.0.0"),
-    "SuccessfulUpdateDependency, select.crossplane: nearest": Upgrade(
-        "v0.0.1", (">v1.0.0",), UPDATES, "v1.0.1", nearest=True
-    ),
-    "SuccessfulUpdateDependencyWithDigest": Upgrade(
-        "v0.0.1", (ONE, ONE), ("v0.0.1", f"v1.0.1@{ONE}", "v2.0.0"), "v1.0.1"
-    ),
+    "SuccessfulUpdateDependency, select.crossplane: nearest": Upgrade("v0.0.1", (">v1.0.0",), UPDATES,
+        "v1.0.1", nearest=True),
+    "SuccessfulUpdateDependencyWithDigest": Upgrade("v0.0.1", (ONE, ONE),
+        ("v0.0.1", f"v1.0.1@{ONE}", "v2.0.0"), "v1.0.1"),
     # What is locked is forgotten where nothing asks for it, and chosen anew.
     "KeepMatchingConstraint": Upgrade("v1.5.0", (">=v1.0.0",), SHARED, "v1.5.0"),
     "PruneOutdatedDependency": Upgrade("v1.5.0", (">=v2.0.0",), SHARED, "v2.0.0"),
@@ -104,7 +95,7 @@ UPGRADES = {
     "downgrade": Upgrade("v0.4.0", ("<=v0.4.0", "=v0.3.1"), ("v0.3.1", "v0.4.0"), "v0.3.1", downgrade=True),
     "no-valid": Upgrade("v0.2.0", ("v0.2.0", "v0.2.1"), ("v0.2.0", "v0.2.1"), ""),
     "a version that fits stays": Upgrade("v0.2.0", (">=v0.1.0",), ("v0.1.0", "v0.2.0", "v0.3.0"), "v0.2.0"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", UPGRADES)

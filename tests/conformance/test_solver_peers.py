@@ -83,39 +83,23 @@ WORLDS = {
         "a 1.0.0, b 1.0.0",
         "a 1.0.0, b 1.0.0, shared 3.6.9",
     ),
-    "dependent version affects others": World(
-        AFFECTED, "foo <=1.0.2, bar 1.0.0", "bang 1.0.0, bar 1.0.0, foo 1.0.1"
-    ),
-    "circular dependency": World(
-        "foo 1.0.0: bar 1.0.0; bar 1.0.0: foo 1.0.0", "foo 1.0.0", "bar 1.0.0, foo 1.0.0", ours=""
-    ),
-    "removed dependency": World(
-        "foo 1.0.0; foo 2.0.0; bar 1.0.0; bar 2.0.0: baz 1.0.0; baz 1.0.0: foo 2.0.0",
-        "foo 1.0.0, bar any",
-        "bar 1.0.0, foo 1.0.0",
-    ),
-    "with compatible locked dependency": World(
-        FOO_BAR, "foo any", "bar 1.0.1, foo 1.0.1", locked="foo 1.0.1, bar 1.0.1"
-    ),
-    "with incompatible locked dependency": World(
-        FOO_BAR, "foo >1.0.1", "bar 1.0.2, foo 1.0.2", locked="foo 1.0.1, bar 1.0.1"
-    ),
-    "with unrelated locked dependency": World(
-        f"{FOO_BAR}; baz 1.0.0", "foo any", "bar 1.0.2, foo 1.0.2", locked="baz 1.0.0"
-    ),
-    "unlocks dependencies if necessary": World(
-        CHAIN,
-        "foo any, newdep 2.0.0",
+    "dependent version affects others": World(AFFECTED, "foo <=1.0.2, bar 1.0.0",
+        "bang 1.0.0, bar 1.0.0, foo 1.0.1"),
+    "circular dependency": World("foo 1.0.0: bar 1.0.0; bar 1.0.0: foo 1.0.0", "foo 1.0.0",
+        "bar 1.0.0, foo 1.0.0", ours=""),
+    "removed dependency": World("foo 1.0.0; foo 2.0.0; bar 1.0.0; bar 2.0.0: baz 1.0.0; baz 1.0.0: foo 2.0.0",
+        "foo 1.0.0, bar any", "bar 1.0.0, foo 1.0.0"),
+    "with compatible locked dependency": World(FOO_BAR, "foo any", "bar 1.0.1, foo 1.0.1",
+        locked="foo 1.0.1, bar 1.0.1"),
+    "with incompatible locked dependency": World(FOO_BAR, "foo >1.0.1", "bar 1.0.2, foo 1.0.2",
+        locked="foo 1.0.1, bar 1.0.1"),
+    "with unrelated locked dependency": World(f"{FOO_BAR}; baz 1.0.0", "foo any", "bar 1.0.2, foo 1.0.2",
+        locked="baz 1.0.0"),
+    "unlocks dependencies if necessary": World(CHAIN, "foo any, newdep 2.0.0",
         "bar 2.0.0, baz 2.0.0, foo 2.0.0, newdep 2.0.0, qux 1.0.0",
-        locked="foo 1.0.0, bar 1.0.0, baz 1.0.0, qux 1.0.0",
-    ),
-    "a locked dependency that is the only version": World(
-        "foo 1.0.0: bar >=2.0.0; bar 1.0.0; bar 2.0.0",
-        "foo any, bar <2.0.0",
-        "",
-        "foo bar",
-        locked="foo 1.0.0, bar 2.0.0",
-    ),
+        locked="foo 1.0.0, bar 1.0.0, baz 1.0.0, qux 1.0.0"),
+    "a locked dependency that is the only version": World("foo 1.0.0: bar >=2.0.0; bar 1.0.0; bar 2.0.0",
+        "foo any, bar <2.0.0", "", "foo bar", locked="foo 1.0.0, bar 2.0.0"),
     "no version that matches constraint": World("foo 2.0.0; foo 2.1.3", "foo >=1.0.0 <2.0.0", "", "foo"),
     "no version that matches combined constraint": World(
         "foo 1.0.0: shared >=2.0.0 <3.0.0; bar 1.0.0: shared >=2.9.0 <4.0.0; shared 2.5.0; shared 3.5.0",
@@ -129,9 +113,8 @@ WORLDS = {
         "",
         "foo bar shared",
     ),
-    "no valid solution": World(
-        "a 1.0.0: b 1.0.0; a 2.0.0: b 2.0.0; b 1.0.0: a 2.0.0; b 2.0.0: a 1.0.0", "a any, b any", "", "a b"
-    ),
+    "no valid solution": World("a 1.0.0: b 1.0.0; a 2.0.0: b 2.0.0; b 1.0.0: a 2.0.0; b 2.0.0: a 1.0.0",
+        "a any, b any", "", "a b"),
     "no version that matches while backtracking": World("a 1.0.0; b 1.0.0", "a any, b >1.0.0", "", "b"),
     "issue 18300": World(
         f"analyzer 0.12.2; {ANGULAR}; collection 0.9.0; collection 0.9.1;"
@@ -140,9 +123,8 @@ WORLDS = {
         "",
         "angular di analyzer",
     ),
-    "circular dependency on older version": World(
-        "a 1.0.0; a 2.0.0: b 1.0.0; b 1.0.0: a 1.0.0", "a >=1.0.0", "a 1.0.0"
-    ),
+    "circular dependency on older version": World("a 1.0.0; a 2.0.0: b 1.0.0; b 1.0.0: a 1.0.0", "a >=1.0.0",
+        "a 1.0.0"),
     "diamond dependency graph": World(
         "a 2.0.0: c ^1.0.0; a 1.0.0; b 2.0.0: c ^3.0.0; b 1.0.0: c ^2.0.0; c 3.0.0; c 2.0.0; c 1.0.0",
         "a any, b any",
@@ -166,24 +148,21 @@ WORLDS = {
         "a any, b any",
         "a 1.0.0, b 3.0.0, c 1.0.0",
     ),
-    "traverse into package with fewer versions first": World(
-        FEWER, "a any, b any", "a 4.0.0, b 4.0.0, c 2.0.0", ours="a 5.0.0, b 3.0.0, c 1.0.0"
-    ),
+    "traverse into package with fewer versions first": World(FEWER, "a any, b any",
+        "a 4.0.0, b 4.0.0, c 2.0.0", ours="a 5.0.0, b 3.0.0, c 1.0.0"),
     "complex backtrack": World(f"baz 0.0.0; {GRID}", "foo any, bar any", "bar 9.0.0, baz 0.0.0, foo 0.9.0"),
     "backjump past failed package on disjoint constraint": World(
         "a 1.0.0: foo any; a 2.0.0: foo <1.0.0; foo 2.0.0; foo 2.0.1; foo 2.0.2; foo 2.0.3; foo 2.0.4",
         "a any, foo >2.0.0",
         "a 1.0.0, foo 2.0.4",
     ),
-    "prefer stable versions over unstable": World(
-        "a 1.0.0; a 1.1.0-dev; a 2.0.0-dev; a 3.0.0-dev", "a any", "a 1.0.0"
-    ),
+    "prefer stable versions over unstable": World("a 1.0.0; a 1.1.0-dev; a 2.0.0-dev; a 3.0.0-dev", "a any",
+        "a 1.0.0"),
     "use latest allowed prerelease if no stable versions match": World(
         "a 1.0.0-dev; a 1.1.0-dev; a 1.9.0-dev; a 3.0.0", "a <2.0.0", "a 1.9.0-dev", ours=""
     ),
-    "use an earlier stable version on a < constraint": World(
-        "a 1.0.0; a 1.1.0; a 2.0.0-dev; a 2.0.0", "a <2.0.0", "a 1.1.0"
-    ),
+    "use an earlier stable version on a < constraint": World("a 1.0.0; a 1.1.0; a 2.0.0-dev; a 2.0.0",
+        "a <2.0.0", "a 1.1.0"),
     "prefer a stable version even if constraint mentions unstable": World(
         "a 1.0.0; a 1.1.0; a 2.0.0-dev; a 2.0.0", "a <=2.0.0-dev", "a 1.1.0", ours="a 2.0.0-dev"
     ),
@@ -214,7 +193,7 @@ WORLDS = {
         "a ^1.0.0",
         "a 1.0.0, b 1.1.0-alpha",
     ),
-}
+}  # fmt: skip
 
 
 def words(text: str, separator: str = ",") -> Iterator[tuple[str, str]]:

@@ -148,68 +148,36 @@ NO_API = "PackageVariantSet config.porch.kpt.dev/v1alpha1 is not supported"
 PAUSED = '  name: web\n  annotations: {reconciler.dev/pause: "true"}\n'
 ROWS = {
     "not YAML": Row("web", "spec:\n", "spec: }\n", "6:7", "InvalidYAML", "", YAML),
-    "a duplicate key": Row(
-        "web", "web\n    rev", "web\n    package: w\n    rev", "10:5", "DuplicateKey", "'package'", "Keep one"
-    ),
-    "an unknown field": Row(
-        "web",
-        "Selector:",
-        "Selecter:",
-        "12:5",
-        "UnknownField",
-        "[0].objectSelecter",
-        "Did you mean objectSelector?",
-    ),
-    "a value of a wrong type": Row(
-        "logs", "logs\n    rev", "7\n    rev", "9:14", "InvalidManifest", KIND, KINDS
-    ),
-    "a misspelt annotation": Row(
-        "web", "  name: web\n", PAUSED, "5:17", "UnknownAnnotation", PAUSE, "reconciler.dev/paused?"
-    ),
+    "a duplicate key": Row("web", "web\n    rev", "web\n    package: w\n    rev", "10:5", "DuplicateKey",
+        "'package'", "Keep one"),
+    "an unknown field": Row("web", "Selector:", "Selecter:", "12:5", "UnknownField", "[0].objectSelecter",
+        "Did you mean objectSelector?"),
+    "a value of a wrong type": Row("logs", "logs\n    rev", "7\n    rev", "9:14", "InvalidManifest", KIND,
+        KINDS),
+    "a misspelt annotation": Row("web", "  name: web\n", PAUSED, "5:17", "UnknownAnnotation", PAUSE,
+        "reconciler.dev/paused?"),
     "a missing field": Row("logs", "    package: logs\n    rev", "    rev", "8", "ValidationError", MISSING),
-    "a version that nobody serves": Row(
-        "web", API, API[:-1] + "1", "1:13", "UnsupportedVersion", NO_API, "v1alpha2"
-    ),
-    "a misspelt API group": Row(
-        "web", "kpt.dev", "kpt.io", "1:13", "UnknownGroup", "config.porch.kpt.io", f"Use apiVersion: {API}."
-    ),
-    "a name twice": Row(
-        "bystander", TWIN, f"{TWIN}---\n{LOGS}", "15", "DuplicateObject", ALSO, "Keep one of them."
-    ),
-    "an unregistered repository": Row(
-        "logs", "edge-a", "edge-x", "12", "RepositoryNotFound", "edge-x", "Register it"
-    ),
-    "an upstream that is not there": Row(
-        "logs", "revision: 1", "revision: 9", "10", "UpstreamNotFound", "9", "v1"
-    ),
-    "a CEL syntax error": Row(
-        "web", EXPRESSION, EXPRESSION.replace("+", "+ +"), "19:30", "InvalidExpression", "downstream.repoExpr"
-    ),
-    "two targets with one downstream": Row(
-        "web", EXPRESSION, "\"'edge-a'\"", "", "DuplicateDownstream", "edge-a"
-    ),
-    "two manifests with one downstream": Row(
-        "bystander", "edge-b", "edge-a", "", "DuplicateDownstream", "edge-a"
-    ),
-    "a repository that cannot be opened": Row(
-        "repositories",
-        "../edge-a",
-        "../gone",
-        "20:11",
-        "RepositoryUnavailable",
-        "gone",
-        "Correct",
-        Exit.UNAVAILABLE,
-    ),
-    "a directory outside of its repository": Row(
-        "repositories",
-        "../edge-a.git\n",
-        "../edge-a.git\n    directory: ../y\n",
-        "21:16",
-        "InvalidManifest",
-        "'../y' is not a path inside the repository",
-        "from the repository's root",
-    ),
+    "a version that nobody serves": Row("web", API, API[:-1] + "1", "1:13", "UnsupportedVersion", NO_API,
+        "v1alpha2"),
+    "a misspelt API group": Row("web", "kpt.dev", "kpt.io", "1:13", "UnknownGroup", "config.porch.kpt.io",
+        f"Use apiVersion: {API}."),
+    "a name twice": Row("bystander", TWIN, f"{TWIN}---\n{LOGS}", "15", "DuplicateObject", ALSO,
+        "Keep one of them."),
+    "an unregistered repository": Row("logs", "edge-a", "edge-x", "12", "RepositoryNotFound", "edge-x",
+        "Register it"),
+    "an upstream that is not there": Row("logs", "revision: 1", "revision: 9", "10", "UpstreamNotFound", "9",
+        "v1"),
+    "a CEL syntax error": Row("web", EXPRESSION, EXPRESSION.replace("+", "+ +"), "19:30", "InvalidExpression",
+        "downstream.repoExpr"),
+    "two targets with one downstream": Row("web", EXPRESSION, "\"'edge-a'\"", "", "DuplicateDownstream",
+        "edge-a"),
+    "two manifests with one downstream": Row("bystander", "edge-b", "edge-a", "", "DuplicateDownstream",
+        "edge-a"),
+    "a repository that cannot be opened": Row("repositories", "../edge-a", "../gone", "20:11",
+        "RepositoryUnavailable", "gone", "Correct", Exit.UNAVAILABLE),
+    "a directory outside of its repository": Row("repositories", "../edge-a.git\n",
+        "../edge-a.git\n    directory: ../y\n", "21:16", "InvalidManifest",
+        "'../y' is not a path inside the repository", "from the repository's root"),
     **{
         f"a directory for packages that is a {what}": Row(
             "repositories",
@@ -222,22 +190,13 @@ ROWS = {
         )
         for what, directory in {"package": "web", "file": "README.md"}.items()
     },
-    "a revision that no package has": Row(
-        "logs", "revision: 1", "revision: 0", "10:15", "ValidationError", "not 0", "follow the latest"
-    ),
-    "a snapshot that is no YAML": Row(
-        "snapshot/clusters", "---\n", "--- }\n", "", "InvalidSnapshot", "", YAML
-    ),
-    "a snapshot that lost an object": Row(
-        "snapshot/clusters",
-        CLUSTERS.partition("---\n")[2],
-        "",
-        "",
-        "InvalidSnapshot",
-        COUNT,
-        "Import the snapshot again",
-    ),
-}
+    "a revision that no package has": Row("logs", "revision: 1", "revision: 0", "10:15", "ValidationError",
+        "not 0", "follow the latest"),
+    "a snapshot that is no YAML": Row("snapshot/clusters", "---\n", "--- }\n", "", "InvalidSnapshot", "",
+        YAML),
+    "a snapshot that lost an object": Row("snapshot/clusters", CLUSTERS.partition("---\n")[2], "", "",
+        "InvalidSnapshot", COUNT, "Import the snapshot again"),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

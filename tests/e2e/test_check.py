@@ -362,14 +362,10 @@ FAULTS = {
         PIPELINE.format(stage="mutators", image=f"{CATALOG}/apply-setter:v0.2.0"),
         offline=True,
     ),
-    "refused configuration": Fault(
-        "set-namespace:v0.4.1: data.namespaces is no field of set-namespace",
-        "Did you mean namespace?",
-        17,
-        PIPELINE.format(stage="mutators", image="set-namespace:v0.4.1")
-        + "      configMap: {namespaces: a}\n",
-        offline=True,
-    ),
+    "refused configuration": Fault("set-namespace:v0.4.1: data.namespaces is no field of set-namespace",
+        "Did you mean namespace?", 17,
+        PIPELINE.format(stage="mutators",
+        image="set-namespace:v0.4.1") + "      configMap: {namespaces: a}\n", offline=True),
     "failing validator": Fault(
         "edge-1/new would not be ready: Functions failed: validators[0]: starlark:v0.5: ",
         "",
@@ -389,7 +385,7 @@ FAULTS = {
         UPSTREAM,
         upstream={"web/region.yaml": POINT},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -433,29 +429,17 @@ def test_what_makes_a_new_draft_unready_is_a_problem_of_the_change(root: Path, f
     ("lines", "arguments", "message", "hint"),
     [
         ("remote remove origin", "", "has no default branch", "`git switch -c change`. Then run"),
-        (
-            "remote remove origin;branch change",
-            "--base main",
-            "with itself",
-            "too: --base main --head change",
-        ),
+        ("remote remove origin;branch change", "--base main", "with itself",
+            "too: --base main --head change"),
         ("commit --allow-empty -m x;push;reset --hard HEAD~1", "", "is 1 commit behind", "Run `git pull`"),
         ("checkout --detach;push origin main:change", "", "are one commit", "--head change"),
-        (
-            "branch change;commit --allow-empty -m x;push origin main;switch change",
-            "",
-            "change is in main already",
-            "Commit the change on change first.",
-        ),
-        (
-            "switch -c change;commit --allow-empty -m x;push origin change;switch main",
-            "--base change",
-            "main is in change already",
-            "Did you mean --base main --head change?",
-        ),
+        ("branch change;commit --allow-empty -m x;push origin main;switch change", "",
+            "change is in main already", "Commit the change on change first."),
+        ("switch -c change;commit --allow-empty -m x;push origin change;switch main", "--base change",
+            "main is in change already", "Did you mean --base main --head change?"),
         ("commit --allow-empty -m x", "--base mian", "no branch or commit mian", "Did you mean main?"),
     ],
-)
+)  # fmt: skip
 def test_check_without_two_sides_is_refused(
     root: Path, lines: str, arguments: str, message: str, hint: str
 ) -> None:

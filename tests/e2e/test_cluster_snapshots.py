@@ -129,16 +129,10 @@ def test_set_selects_the_objects_of_the_clusters_that_it_names(tmp_path: Path) -
         (snapshot("edge-1"), False),
         ({**snapshot("edge-1"), **snapshot("edge-2", "red", count=2)}, True),
         ({**snapshot("edge-1"), "snapshot/edge-2/snapshot.yaml": None}, True),
-        (
-            {
-                **snapshot("edge-1"),
-                "snapshot/edge-2/snapshot.yaml": None,
-                "snapshot/edge-2/teams.ndjson": None,
-            },
-            True,
-        ),
+        ({**snapshot("edge-1"), "snapshot/edge-2/snapshot.yaml": None, "snapshot/edge-2/teams.ndjson": None},
+            True),
     ],
-)
+)  # fmt: skip
 def test_absence_from_one_cluster_says_nothing_about_another(
     tmp_path: Path, change: dict[str, str | None], *, kept: bool
 ) -> None:

@@ -104,18 +104,14 @@ def test_files_are_edited_by_the_sed_of_the_platform(
 @pytest.mark.parametrize(
     ("layout", "commits"),
     [
-        (
-            "separate",
-            {
-                "control.git": "cc07792e2189b73fb9a80987e302104905382f5f",
-                "blueprints.git": "4b46778b47f89f80d26d4e81edcb03e6e70ce6e8",
-                "cluster-europe-01.git": "5d7223cec4471eeb7f491e829036704151246645",
-            },
-        ),
+        ("separate",
+            {"control.git": "cc07792e2189b73fb9a80987e302104905382f5f",
+            "blueprints.git": "4b46778b47f89f80d26d4e81edcb03e6e70ce6e8",
+            "cluster-europe-01.git": "5d7223cec4471eeb7f491e829036704151246645"}),
         ("monorepo", {"platform.git": "1463e1aaf8afe16942b83e45c5e4898992373daa"}),
         ("tutorial", {"blueprints": "34223be14b9bc893a6f312e2abc57052482a62f2"}),
     ],
-)
+)  # fmt: skip
 def test_each_demo_has_the_same_commits(layout: str, commits: dict[str, str], tmp_path: Path) -> None:
     shell(f"reconciler demo world --layout {layout}", tmp_path, tmp_path / "cache")
 

@@ -59,15 +59,11 @@ CASES: list[tuple[Callable[[World], None], str, str, str]] = [
     (register_branch, "reach", "has no branch release", "push the branch"),
     (name_token_file, "credentials", "/no/such/token", "correct spec.credentials"),
     (name_engine, "engines", "nerdctl", "Install nerdctl"),
-    (
-        commit_tomorrow,
-        "clock",
-        "^Commit [0-9a-f]{8} of edge-1 is dated 2096-10-02 .*, in the future$",
-        "Set ",
-    ),
+    (commit_tomorrow, "clock", "^Commit [0-9a-f]{8} of edge-1 is dated 2096-10-02 .*, in the future$",
+        "Set "),
     (name_a_digest_that_is_none, "index", "'12' is no digest", "sha256:"),
     (sign_without_key, "signing key", "NO_SUCH_KEY is not set", "Set it"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)

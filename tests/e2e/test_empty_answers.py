@@ -21,22 +21,14 @@ class Answer(NamedTuple):
 
 ANSWERS = [
     Answer("approve --all", 0, "Nothing is open: no repository is registered.", "Nothing is open."),
-    Answer(
-        "pr list",
-        0,
-        "There are no open pull requests: no repository is registered.",
-        "There are no open pull requests.",
-    ),
+    Answer("pr list", 0, "There are no open pull requests: no repository is registered.",
+        "There are no open pull requests."),
     Answer("lock --check", 0, "Nothing to lock: no upstream floats, and no cluster asks for a package"),
     Answer("index sync", 0, "note: No manifest and no index entry needs a package of a registry"),
     Answer("index missing", 0, "No manifest asks for a package."),
     Answer("expand", 0, "note: There is nothing to expand in manifests"),
-    Answer(
-        "doctor",
-        0,
-        "warning  manifests: There is no manifest, so no repository was checked",
-        "manifests: 4 manifests read",
-    ),
+    Answer("doctor", 0, "warning  manifests: There is no manifest, so no repository was checked",
+        "manifests: 4 manifests read"),
     Answer("validate", 0, "note: There is no manifest in manifests yet: only reconciler.yaml was checked"),
     Answer("validate snapshot", 2, "error: snapshot does not exist"),
     Answer("check --base begun", 0, "Merging this changes no package: neither side has a manifest"),
@@ -49,7 +41,7 @@ ANSWERS = [
     Answer("status", 0, "No package is there."),
     Answer("graph", 0, "No cluster has dependencies."),
     Answer("repo list", 0, "No repository is registered."),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -90,15 +90,11 @@ def states(world: EdgeFleet) -> dict[str, str]:
 
 
 MOVES = {
-    "directory": (
-        ("mono", "sites/west"),
-        "clusters/west/web",
-        "directory clusters/west",
-        "directory sites/west",
-    ),
+    "directory": (("mono", "sites/west"), "clusters/west/web", "directory clusters/west",
+        "directory sites/west"),
     "address": (("fresh", ""), "clusters/west/web", "../mono.git", "../fresh.git"),
     "both": (("fresh", "west"), "clusters/west/web", "../mono.git", "../fresh.git"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("move", MOVES)

@@ -173,11 +173,8 @@ MOVED = (tag("web/v1"), wants(NEW.replace("revision: 1", "tag: stable")), *PUBLI
 SITUATIONS: dict[str, tuple[Does, ...]] = {
     "draft behind main": (*UPDATED, edited_on_main),
     "edited draft behind main": (*UPDATED, edited_in_draft, edited_on_main),
-    "paused behind main": (
-        *UPDATED,
-        edited_on_main,
-        wants(annotated(UPDATE, "reconciler.dev/paused", "true")),
-    ),
+    "paused behind main": (*UPDATED, edited_on_main,
+        wants(annotated(UPDATE, "reconciler.dev/paused", "true"))),
     "stalled behind main": (*UPDATED, edited_on_main, wants(variant("edge-1", "web", revision=9))),
     "deletion": DELETED,
     "deletion behind main": (*DELETED, edited_on_main),
@@ -196,7 +193,7 @@ SITUATIONS: dict[str, tuple[Does, ...]] = {
     "published": PUBLISHED,
     "proposed update": (*PUBLISHED, lambda world: commit(world, {WEB: UPDATE}, "change")),
     "unmet gate": (run("apply"), gate("False")),
-}
+}  # fmt: skip
 
 
 def world_of(situation: str, root: Path) -> World:

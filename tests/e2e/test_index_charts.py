@@ -147,14 +147,11 @@ ODD: dict[str, tuple[Callable[[str], Answer], int, str]] = {
     "none": (lambda _: odd_index("[a.tgz]")._replace(body=index("1.0.0")), 0, ""),
     "an address that is none": (lambda _: Answer(302, b"", {"Location": "//["}), 5, "cannot be asked"),
     "a number for addresses": (lambda _: odd_index(5), 5, "Expected `array`, got `int`"),
-    "a redirect to this machine": (
-        lambda here: Answer(302, b"", {"Location": f"http://{here}/admin"}),
-        5,
-        "is not encrypted",
-    ),
+    "a redirect to this machine": (lambda here: Answer(302, b"", {"Location": f"http://{here}/admin"}), 5,
+        "is not encrypted"),
     "an address of this machine": (lambda here: odd_index(f"['http://{here}/admin']"), 3, "is not encrypted"),
     "a bug of ours": (lambda _: Answer(200, index("1.0.0", "1.1.0")), 1, "failed here: IndexError at "),
-}
+}  # fmt: skip
 
 
 def sync_beside(name: str, root: Path, patch: pytest.MonkeyPatch) -> tuple[Said, str, list[Asked]]:

@@ -51,26 +51,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 LINES: dict[str, list[tuple[str, ...]]] = {
-    "Approval": [
-        ("approve", "edge-1/web"),
-        ("approve", "--all", "--dry-run"),
-        ("approve", "--propose-only", "edge-1/db"),
-    ],
+    "Approval": [("approve", "edge-1/web"), ("approve", "--all", "--dry-run"),
+        ("approve", "--propose-only", "edge-1/db")],
     "Comparison": [("check", "--head", "change")],
     "Diagnosis": [("doctor",)],
     "Explanation": [("explain", "edge-1/web"), ("explain", "edge-1/db")],
-    "PullRequest": [
-        ("pr", "list", "--all"),
-        ("pr", "show", "edge-1/web"),
-        ("pr", "merge", "edge-1/db", "--dry-run"),
-        ("pr", "close", "edge-1/db", "--dry-run"),
-        ("pr", "close", "edge-1/db"),
-        ("pr", "reopen", "edge-1/db"),
-        ("pr", "merge", "edge-1/db"),
-    ],
+    "PullRequest": [("pr", "list", "--all"), ("pr", "show", "edge-1/web"),
+        ("pr", "merge", "edge-1/db", "--dry-run"), ("pr", "close", "edge-1/db", "--dry-run"),
+        ("pr", "close", "edge-1/db"), ("pr", "reopen", "edge-1/db"), ("pr", "merge", "edge-1/db")],
     "SnapshotKind": [("snapshot", "kinds")],
     "Functions": [("functions", "list")],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", sorted(LINES))

@@ -127,15 +127,11 @@ def test_nothing_is_lost_when_an_update_is_killed_between_two_renames(tmp_path: 
 
 BROKEN = {
     "no Kptfile": (None, "error: No Kptfile found at {root}"),
-    "a Kptfile that is no YAML": (
-        "apiVersion: kpt.dev/v1\nkslsls\n;s;s;s\n",
-        "error: {path}:3:1: The Kptfile cannot be read: Could not find expected ':'",
-    ),
-    "an old version": (
-        "apiVersion: kpt.dev/v1alpha1\nkind: Kptfile\nmetadata:\n  name: a\n",
-        "error: {path}:1:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema",
-    ),
-}
+    "a Kptfile that is no YAML": ("apiVersion: kpt.dev/v1\nkslsls\n;s;s;s\n",
+        "error: {path}:3:1: The Kptfile cannot be read: Could not find expected ':'"),
+    "an old version": ("apiVersion: kpt.dev/v1alpha1\nkind: Kptfile\nmetadata:\n  name: a\n",
+        "error: {path}:1:1: The Kptfile has an old version (kpt.dev/v1alpha1) of its schema"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["render", "update"])

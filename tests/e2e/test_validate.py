@@ -62,12 +62,8 @@ def checked(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, li
     ("text", "error"),
     [
         (SET, "11:39: InvalidExpression"),
-        (
-            SET.replace("repositorySelector: {}", "objectSelector: {kind: Box}").replace(
-                ".package +", ".name"
-            ),
-            "8:21: Validation",
-        ),
+        (SET.replace("repositorySelector: {}", "objectSelector: {kind: Box}").replace(".package +", ".name"),
+            "8:21: Validation"),
         (VARIANT.replace("package: web, revision", "pacakge: web, revision"), "6:32: UnknownField"),
         (VARIANT.replace("revision: 1", "revision: 1, tag: v1"), "6:13: ValidationError"),
         (VARIANT.replace("v1alpha1", "v1alpha7"), "1:13: UnsupportedVersion"),
@@ -75,7 +71,7 @@ def checked(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, li
         (REPOSITORY.replace("spec:", "spec: ["), "7:1: InvalidYAML"),
         (CONFIGURATION.replace("manifests:", "manifest:"), "6:3: InvalidManifest"),
     ],
-)
+)  # fmt: skip
 def test_an_error_has_file_line_and_column(
     here: Path, capfd: pytest.CaptureFixture[str], text: str, error: str
 ) -> None:
@@ -100,13 +96,10 @@ META = "apiVersion: meta.pkg.crossplane.io/v1\nkind: Provider\nmetadata: {name: 
         ("", HEADER, "crossplane.yaml:1:1: InvalidManifest"),
         (META, f"{HEADER}digest: sha256:12\n", "version.yaml:5:9: InvalidManifest"),
         (META.replace("Provider", "Provder"), HEADER, "crossplane.yaml:2:7: UnknownKind"),
-        (
-            "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n",
-            HEADER,
-            "crossplane.yaml:1:1: InvalidManifest",
-        ),
+        ("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n", HEADER,
+            "crossplane.yaml:1:1: InvalidManifest"),
     ],
-)
+)  # fmt: skip
 def test_the_index_is_checked_too_and_each_fault_is_one_problem(
     here: Path, capfd: pytest.CaptureFixture[str], manifest: str, header: str, error: str
 ) -> None:

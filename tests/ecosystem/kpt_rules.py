@@ -432,18 +432,14 @@ DEFAULT: dict[str, Explains] = {
     "file-moved": _moves,
     "plain-file": lambda r: _is_plain(r) and not r.path.endswith(".json") and is_merged(r),
     "json": lambda r: r.path.endswith(".json") and is_merged(r),
-    "functions": lambda r: (
-        r.path.endswith("Kptfile") and r.at[:1] == ("pipeline",) and (is_merged(r) or _functions(r))
-    ),
+    "functions": lambda r: (r.path.endswith("Kptfile") and r.at[:1] == ("pipeline",
+        ) and (is_merged(r) or _functions(r))),
     "keywords": lambda r: r.path.endswith("Kptfile") and r.at == ("info", "keywords") and is_union(r),
-    "package-context": lambda r: (
-        r.path.endswith("package-context.yaml")
-        and r.at in (("data", "name"), ("data", "package-path"))
-        and r.ours == r.local
-    ),
+    "package-context": lambda r: (r.path.endswith("package-context.yaml") and r.at in (("data", "name"),
+        ("data", "package-path")) and r.ours == r.local),
     "kptfile-replaced": lambda r: (
         r.update.strategy == "force-delete-replace" and r.path.endswith("Kptfile") and is_merged(r)
     ),
-}
+}  # fmt: skip
 """In the default mode, with conflicts decided for upstream."""
 RULES: Final[Iterable[str]] = (*FAILURES, *BOTH, *DEFAULT)

@@ -22,19 +22,12 @@ from tests.support.notes import note
 INPUTS = {
     "repoDefault": "edge-1",
     "packageDefault": "app",
-    "upstream": {
-        "name": "blueprints.app.v1",
-        "namespace": "default",
-        "labels": {"version": "1.6.8"},
-        "annotations": {},
-    },
-    "target": {
-        "name": "site-7",
-        "namespace": "default",
+    "upstream": {"name": "blueprints.app.v1", "namespace": "default", "labels": {"version": "1.6.8"},
+        "annotations": {}},
+    "target": {"name": "site-7", "namespace": "default",
         "labels": {"region": "eu", "n": "3", "flag": "true", "empty": "", "x": "1.5"},
-        "annotations": {"when": "2024-02-29T12:30:00.250Z", "long": "90m", "csv": "a,b,c"},
-    },
-}
+        "annotations": {"when": "2024-02-29T12:30:00.250Z", "long": "90m", "csv": "a,b,c"}},
+}  # fmt: skip
 WORDS = (
     "", "a", "edge-1", "Zürich", "😀", "true", "12", "-7", "1.5", "1e3", "90m", "x y",
     "2024-01-01T00:00:00Z", "[", "^a+$",
@@ -67,12 +60,10 @@ def lists(own: str) -> tuple[str, ...]:
 
 
 GRAMMAR: Mapping[str, tuple[str, ...]] = {
-    "string": (
-        *each("'@'", WORDS), *each("target.labels.@", LABELS), "target.annotations['when']", '"a"',
+    "string": (*each("'@'", WORDS), *each("target.labels.@", LABELS), "target.annotations['when']", '"a"',
         *("repoDefault", "packageDefault", "target.name", "repository.name", "target['labels'].n"),
         *("(<string> + <string>)", "(<bool> ? <string> : <string>)", "<strings>[<int>]", "<map>.a"),
-        *each("string(<@>)", ("string", "bytes", "time", "span", *NUMBERS)), "string(<bool>)",
-    ),
+        *each("string(<@>)", ("string", "bytes", "time", "span", *NUMBERS)), "string(<bool>)"),
     "bool": (
         "true", "false", "!(<bool>)", "(<bool> && <bool>)", "(<bool> || <bool>)",
         "(<bool> ? <bool> : <bool>)",
@@ -84,29 +75,19 @@ GRAMMAR: Mapping[str, tuple[str, ...]] = {
         for macro in each("@(v, <bool>)", TESTS) + each("@(v, v == v)", TESTS)),
         "(type(<int>) == type(<double>))", "(type(<string>) == string)", "(dyn(<int>) == <int>)",
     ),
-    "int": (
-        "0", "1", "2", "-3", "7", "100", "9223372036854775807", "-(<int>)", *each("(<int> @ <int>)", "+-*/%"),
-        *each("size(<@>)", SIZED), *each("<@>.size()", SIZED), *each("int(<@>)", (*NUMBERS, "string")),
-        "int(<time>)", *each("<time>.get@()", (*DATES, *CLOCK)), *each("<span>.get@()", CLOCK),
-        "<ints>[<int>]",
-    ),
-    "uint": (
-        "0u", "1u", "7u", "18446744073709551615u", *each("(<uint> @ <uint>)", "+-*/%"),
-        *each("uint(<@>)", (*NUMBERS, "string")),
-    ),
-    "double": (
-        "0.0", "1.0", "-2.5", "1e21", "0.1", "123456789.0", "1e-7", *each("(<double> @ <double>)", "+-*/"),
-        "-(<double>)", *each("double(<@>)", (*NUMBERS, "string")),
-    ),
+    "int": ("0", "1", "2", "-3", "7", "100", "9223372036854775807", "-(<int>)",
+        *each("(<int> @ <int>)", "+-*/%"), *each("size(<@>)", SIZED), *each("<@>.size()", SIZED),
+        *each("int(<@>)", (*NUMBERS, "string")), "int(<time>)", *each("<time>.get@()", (*DATES, *CLOCK)),
+        *each("<span>.get@()", CLOCK), "<ints>[<int>]"),
+    "uint": ("0u", "1u", "7u", "18446744073709551615u", *each("(<uint> @ <uint>)", "+-*/%"),
+        *each("uint(<@>)", (*NUMBERS, "string"))),
+    "double": ("0.0", "1.0", "-2.5", "1e21", "0.1", "123456789.0", "1e-7",
+        *each("(<double> @ <double>)", "+-*/"), "-(<double>)", *each("double(<@>)", (*NUMBERS, "string"))),
     "bytes": ("b'a'", "b''", "b'\\xff'", "b'é'", "(<bytes> + <bytes>)", "bytes(<string>)", "bytes(<bytes>)"),
-    "time": (
-        *each("timestamp('@')", TIMES), "timestamp(1700000000)", "timestamp(<time>)", "timestamp(<string>)",
-        "(<time> + <span>)", "(<span> + <time>)", "(<time> - <span>)",
-    ),
-    "span": (
-        *each("duration('@')", SPANS), "duration(<span>)", "duration(<string>)",
-        *("(<span> + <span>)", "(<span> - <span>)", "(<time> - <time>)"),
-    ),
+    "time": (*each("timestamp('@')", TIMES), "timestamp(1700000000)", "timestamp(<time>)",
+        "timestamp(<string>)", "(<time> + <span>)", "(<span> + <time>)", "(<time> - <span>)"),
+    "span": (*each("duration('@')", SPANS), "duration(<span>)", "duration(<string>)",
+        *("(<span> + <span>)", "(<span> - <span>)", "(<time> - <time>)")),
     "strings": lists("string"),
     "ints": lists("int"),
     "map": ("{}", "{'a': <string>, 'n': <string>}", "{'b': <string>}", "target.labels"),

@@ -32,14 +32,11 @@ REGIONS = ("eu", "us")
 TEMPLATES: tuple[dict[str, Any], ...] = (
     {"downstream": {"repo": "edge", "packageExpr": "target.name"}},
     {"downstream": {"repoExpr": "'edge'", "packageExpr": "'p-' + target.labels.region + '-' + target.name"}},
-    {
-        "downstream": {"repo": "core", "packageExpr": "target.name"},
-        "labels": {"a": "b"},
-        "deletionPolicy": "orphan",
-    },
+    {"downstream": {"repo": "core", "packageExpr": "target.name"}, "labels": {"a": "b"},
+        "deletionPolicy": "orphan"},
     {"downstream": {"repo": "edge", "packageExpr": "target.labels.missing"}},
     {"downstream": {"repo": "edge", "packageExpr": "nope"}},
-)
+)  # fmt: skip
 VIEWS = (
     blueprints(),
     repository("edge", labels={"tier": "edge"}),

@@ -50,17 +50,12 @@ HEADERS = {
     "RateLimit-Reset": ("9" * 400, "-1", "soon"),
     "X-RateLimit-Remaining": ("0", "x"),
     "X-RateLimit-Reset": ("9" * 400, "1e9"),
-    "WWW-Authenticate": (
-        "Bearer",
-        "basic x",
-        'Bearer realm="https://[::1"',
-        'Bearer realm="\x01"',
-        "a" * 9000,
-    ),
+    "WWW-Authenticate": ("Bearer", "basic x", 'Bearer realm="https://[::1"', 'Bearer realm="\x01"',
+        "a" * 9000),
     "ETag": ("", "x", "\x01"),
     "Docker-Content-Digest": ("sha256:x", ""),
     "Content-Encoding": ("br", "gzip", "gzip, gzip", "\x01"),
-}
+}  # fmt: skip
 RAW = (
     b"",
     b"\x00",

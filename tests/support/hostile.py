@@ -12,21 +12,12 @@ _LIST = "[" + ",".join("1" for _ in range(60)) + "]"
 _MANY_LABELS = {**_TARGET, "target": {**_TARGET["target"], "labels": {str(n): "" for n in range(20_000)}}}  # type: ignore[dict-item]
 
 HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
-    (
-        "nested macros over literals",
-        f"{_LIST}.exists(a,{_LIST}.exists(b,{_LIST}.exists(c,a+b+c<0)))?'a':'b'",
-        {},
-    ),
-    (
-        "nested macros over labels",
-        "target.labels.exists(a,target.labels.exists(b,target.labels.exists(c,a+b+c=='')))?'a':'b'",
-        _TARGET,
-    ),
-    (
-        "two macros over 20,000 labels",
-        "target.labels.exists(a,target.labels.exists(b,a+b==''))?'a':'b'",
-        _MANY_LABELS,
-    ),
+    ("nested macros over literals", f"{_LIST}.exists(a,{_LIST}.exists(b,{_LIST}.exists(c,a+b+c<0)))?'a':'b'",
+        {}),
+    ("nested macros over labels",
+        "target.labels.exists(a,target.labels.exists(b,target.labels.exists(c,a+b+c=='')))?'a':'b'", _TARGET),
+    ("two macros over 20,000 labels", "target.labels.exists(a,target.labels.exists(b,a+b==''))?'a':'b'",
+        _MANY_LABELS),
     ("31 nested macros", "[1].map(x," * 31 + "1" + ")" * 31, {}),
     ("chain of 2,000 terms", "+".join(["'a'"] * 2000), {}),
     ("chain of 499 terms", "+".join(["1"] * 499), {}),
@@ -58,4 +49,4 @@ HOSTILE: list[tuple[str, str, dict[str, Any]]] = [
     ("null byte", "'a\x00b' + \x00", {}),
     ("lone surrogate", "'\ud800'", {}),
     ("empty", "", {}),
-]
+]  # fmt: skip

@@ -122,35 +122,19 @@ def _object(kind: str, version: str, metadata: Check, spec: Check) -> Check:
 
 
 SCHEMAS: Mapping[str, Check] = {
-    "Provider": _object(
-        "Provider", "pkg.crossplane.io/v1", META, record(**PACKAGE, runtimeConfigRef=RUNTIME)
-    ),
-    "Function": _object(
-        "Function", "pkg.crossplane.io/v1", META, record(**PACKAGE, runtimeConfigRef=RUNTIME)
-    ),
+    "Provider": _object("Provider", "pkg.crossplane.io/v1", META,
+        record(**PACKAGE, runtimeConfigRef=RUNTIME)),
+    "Function": _object("Function", "pkg.crossplane.io/v1", META,
+        record(**PACKAGE, runtimeConfigRef=RUNTIME)),
     "Configuration": _object("Configuration", "pkg.crossplane.io/v1", META, record(**PACKAGE)),
     "PackageInstall": _object("PackageInstall", "packaging.carvel.dev/v1alpha1", SCOPED, INSTALL),
-    "Installation": record(
-        schemaType_=text("Installation"),
-        schemaVersion_=text(r"1\.0\.2"),
-        name_=text(),
-        namespace=text(r"|[\w.-]+"),
-        labels=words,
-        bundle_=exactly_one(
-            ("version", "digest", "tag"),
-            record(
-                repository_=text(r"[^/:@\s]+\.[^/@\s]+(/[^/:@\s]+)+"),
-                digest=text("sha256:[0-9a-f]{64}"),
-                version=text(r"\d+\.\d+\.\d+([-+].+)?"),
-                tag=text(),
-            ),
-        ),
-        parameterSets=many(text()),
-        credentialSets=many(text()),
-        parameters=words,
-        custom=anything,
-    ),
-}
+    "Installation": record(schemaType_=text("Installation"), schemaVersion_=text(r"1\.0\.2"), name_=text(),
+        namespace=text(r"|[\w.-]+"), labels=words,
+        bundle_=exactly_one(("version", "digest", "tag"),
+        record(repository_=text(r"[^/:@\s]+\.[^/@\s]+(/[^/:@\s]+)+"), digest=text("sha256:[0-9a-f]{64}"),
+        version=text(r"\d+\.\d+\.\d+([-+].+)?"), tag=text())), parameterSets=many(text()),
+        credentialSets=many(text()), parameters=words, custom=anything),
+}  # fmt: skip
 
 
 def faults(document: Mapping[str, Any]) -> list[str]:

@@ -83,39 +83,16 @@ def _rendered_fleet(random: Random) -> FleetSpec:
 
 THEMES: dict[str, Theme] = {
     "anything": Theme(draw_fleet, {name: step.weight for name, step in ALL_STEPS.items()}),
-    "conflicts": Theme(
-        _conflicting_fleet,
-        {"contradict": 6, "edit_draft": 6, "answer_conflict": 3, "merge": 2, "approve": 3, "bump": 2},
-    ),
-    "refusals": Theme(
-        _conflicting_fleet,
-        {
-            "decline_the_next_push": 5,
-            "hide_a_repository": 4,
-            "contradict": 6,
-            "bump": 2,
-            "look": 3,
-            "approve_all": 3,
-            "choose_upstream": 3,
-            "add_variant": 2,
-            "close": 1,
-        },
-    ),
-    "deletions": Theme(
-        _crowded_fleet, {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1}
-    ),
-    "repositories": Theme(
-        draw_fleet,
-        {
-            "mistake_a_repository": 8,
-            "approve_all": 5,
-            "bump": 3,
-            "edit_main": 2,
-            "rename_variant": 1,
-            "look": 1,
-        },
-    ),
-    "pipelines": Theme(
-        _rendered_fleet, {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1}
-    ),
-}
+    "conflicts": Theme(_conflicting_fleet,
+        {"contradict": 6, "edit_draft": 6, "answer_conflict": 3, "merge": 2, "approve": 3, "bump": 2}),
+    "refusals": Theme(_conflicting_fleet,
+        {"decline_the_next_push": 5, "hide_a_repository": 4, "contradict": 6, "bump": 2, "look": 3,
+        "approve_all": 3, "choose_upstream": 3, "add_variant": 2, "close": 1}),
+    "deletions": Theme(_crowded_fleet,
+        {"approve_all": 6, "remove_several": 5, "choose_deletion": 1, "look": 1, "consent": 1}),
+    "repositories": Theme(draw_fleet,
+        {"mistake_a_repository": 8, "approve_all": 5, "bump": 3, "edit_main": 2, "rename_variant": 1,
+        "look": 1}),
+    "pipelines": Theme(_rendered_fleet,
+        {"bump": 8, "approve_all": 5, "merge": 3, "edit_main": 2, "move_file": 1, "look": 1}),
+}  # fmt: skip

@@ -47,36 +47,21 @@ SET = OwnerStatus("PackageVariantSet", "default", "fleet")
     ("subject", "cells"),
     [
         (web(), ("edge/web", "c1", "web/v1", "", "published", "", "", "")),
-        (
-            web(phase=Phase.IN_REVIEW, since=DAY, pull=7, url="u"),
-            ("edge/web", "c1", "web/v1", "", "in review", "1970-01-02", "u", ""),
-        ),
-        (
-            web(phase=Phase.IN_REVIEW, pull=7, summary=PackageOverview(waiting_for="review")),
-            ("edge/web", "", "", "", "in review", "", "edge#7", "review"),
-        ),
-        (
-            web(
-                phase=Phase.REJECTED,
-                message="Closed",
-                summary=PackageOverview(review="web/v2", waiting_for="a retry"),
-            ),
-            ("edge/web", "", "", "web/v2", "rejected", "", "", "a retry: Closed"),
-        ),
-        (
-            web(stalled=True, phase=Phase.STALLED, summary=PackageOverview(waiting_for="a fix")),
-            ("edge/web", "", "", "", "stalled", "", "", "a fix: It is stalled"),
-        ),
-        (
-            StatusRow(OwnerStatus(SET.kind, *SET.key, (STALLED,))),
-            ("default/fleet", "", "", "", "stalled", "", "", "It is stalled"),
-        ),
-        (
-            StatusRow(OwnerStatus("App", "shop", "db", cluster="dev")),
-            ("dev/shop/db", "dev", "", "", "", "", "", ""),
-        ),
+        (web(phase=Phase.IN_REVIEW, since=DAY, pull=7, url="u"),
+            ("edge/web", "c1", "web/v1", "", "in review", "1970-01-02", "u", "")),
+        (web(phase=Phase.IN_REVIEW, pull=7, summary=PackageOverview(waiting_for="review")),
+            ("edge/web", "", "", "", "in review", "", "edge#7", "review")),
+        (web(phase=Phase.REJECTED, message="Closed",
+            summary=PackageOverview(review="web/v2", waiting_for="a retry")),
+            ("edge/web", "", "", "web/v2", "rejected", "", "", "a retry: Closed")),
+        (web(stalled=True, phase=Phase.STALLED, summary=PackageOverview(waiting_for="a fix")),
+            ("edge/web", "", "", "", "stalled", "", "", "a fix: It is stalled")),
+        (StatusRow(OwnerStatus(SET.kind, *SET.key, (STALLED,))),
+            ("default/fleet", "", "", "", "stalled", "", "", "It is stalled")),
+        (StatusRow(OwnerStatus("App", "shop", "db", cluster="dev")),
+            ("dev/shop/db", "dev", "", "", "", "", "", "")),
     ],
-)
+)  # fmt: skip
 def test_row_has_what_people_ask_for_first(subject: StatusRow, cells: tuple[str, ...]) -> None:
     assert row_cells(subject) == cells
 

@@ -22,35 +22,19 @@ class Api(NamedTuple):
 
 
 APIS = {
-    "github": Api(
-        lambda transport: GitHub(transport, "acme/edge"),
-        "/repos/acme/edge/pulls",
-        lambda number, head, repository: {
-            "number": number,
-            "head": {"ref": head, "repo": {"id": repository}},
-            "base": {"ref": "main", "repo": {"id": 1}},
-        },
-    ),
-    "gitlab": Api(
-        lambda transport: GitLab(transport, "acme/edge"),
-        "/projects/acme/edge/merge_requests",
-        lambda number, head, repository: {
-            "iid": number,
-            "source_branch": head,
-            "source_project_id": repository,
-            "target_project_id": 1,
-        },
-    ),
-    "gitea": Api(
-        lambda transport: Gitea(transport, "acme/edge"),
-        "/repos/acme/edge/pulls",
-        lambda number, head, repository: {
-            "number": number,
-            "head": {"label": head, "repo_id": repository},
-            "base": {"repo_id": 1},
-        },
-    ),
-}
+    "github": Api(lambda transport: GitHub(transport, "acme/edge"), "/repos/acme/edge/pulls", lambda number,
+        head,
+        repository: {"number": number, "head": {"ref": head, "repo": {"id": repository}},
+        "base": {"ref": "main", "repo": {"id": 1}}}),
+    "gitlab": Api(lambda transport: GitLab(transport, "acme/edge"), "/projects/acme/edge/merge_requests",
+        lambda number, head,
+        repository: {"iid": number, "source_branch": head, "source_project_id": repository,
+        "target_project_id": 1}),
+    "gitea": Api(lambda transport: Gitea(transport, "acme/edge"), "/repos/acme/edge/pulls", lambda number,
+        head,
+        repository: {"number": number, "head": {"label": head, "repo_id": repository},
+        "base": {"repo_id": 1}}),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", APIS)
@@ -87,36 +71,13 @@ def test_item_without_even_number_or_head_makes_the_list_unusable(
 
 TIMES = {"created_at": "1970-01-01T00:00:01Z", "updated_at": "1970-01-01T00:00:02Z"}
 COMPLETE: dict[str, dict[str, Any]] = {
-    "github": {
-        **TIMES,
-        "title": "Update web",
-        "body": "Why.",
-        "state": "open",
-        "draft": True,
-        "head": {"ref": "drafts/web/w", "sha": "c0ffee", "repo": {"id": 1}},
-        "labels": [{"name": "fleet"}],
-        "html_url": "https://forge.example/5",
-        "node_id": "",
-    },
-    "gitlab": {
-        **TIMES,
-        "title": "Draft: Update web",
-        "description": "Why.",
-        "state": "opened",
-        "sha": "c0ffee",
-        "target_branch": "main",
-        "labels": ["fleet"],
-        "web_url": "https://forge.example/5",
-    },
-    "gitea": {
-        **TIMES,
-        "title": "WIP: Update web",
-        "body": "Why.",
-        "state": "open",
-        "draft": True,
+    "github": {**TIMES, "title": "Update web", "body": "Why.", "state": "open", "draft": True,
+        "head": {"ref": "drafts/web/w", "sha": "c0ffee", "repo": {"id": 1}}, "labels": [{"name": "fleet"}],
+        "html_url": "https://forge.example/5", "node_id": ""},
+    "gitlab": {**TIMES, "title": "Draft: Update web", "description": "Why.", "state": "opened",
+        "sha": "c0ffee", "target_branch": "main", "labels": ["fleet"], "web_url": "https://forge.example/5"},
+    "gitea": {**TIMES, "title": "WIP: Update web", "body": "Why.", "state": "open", "draft": True,
         "head": {"label": "drafts/web/w", "sha": "c0ffee", "repo_id": 1},
-        "base": {"label": "main", "repo_id": 1},
-        "labels": [{"name": "fleet", "id": 9}],
-        "html_url": "https://forge.example/5",
-    },
-}
+        "base": {"label": "main", "repo_id": 1}, "labels": [{"name": "fleet", "id": 9}],
+        "html_url": "https://forge.example/5"},
+}  # fmt: skip

@@ -175,17 +175,13 @@ def test_token_is_sent_in_the_clear_on_this_machine_alone(base: str, message: st
         ("{api}/new", ""),
         ("new", ""),
         ("", "GET {api}/old: 301"),
-        (
-            "http://localhost:1/api/new",
-            "{api}/old leads to http://localhost:1/api/new, which is another server",
-        ),
-        (
-            "https://127.0.0.1/api/new",
-            "{api}/old leads to https://127.0.0.1/api/new, which is another server",
-        ),
+        ("http://localhost:1/api/new",
+            "{api}/old leads to http://localhost:1/api/new, which is another server"),
+        ("https://127.0.0.1/api/new",
+            "{api}/old leads to https://127.0.0.1/api/new, which is another server"),
         ("//[", "{api}/old leads to //[, which cannot be asked: Invalid IPv6 URL"),
     ],
-)
+)  # fmt: skip
 def test_redirect_stays_on_its_host(api: ScriptedApi, location: str, error: str) -> None:
     api.answers["GET", "/old"] = Answer(301, {}, {"Location": location.format(api=api.api)})
     api.answers["GET", "/new"] = Answer(200, [1])

@@ -221,17 +221,11 @@ REFUSED = [
         "chart.yaml:16: more: additional properties 'more' not allowed; "
         "v.yaml:2: image.tag: 'A' does not match pattern '^[a-z]$'",
     ),
-    Refused(
-        "a default that breaks the rules of a dependency's schema",
-        chart(a=DEPLOYMENT)
-        | {
-            "charts/web/values.yaml": "replicas: 1\ndb:\n  size: big\n",
-            "charts/web/charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n",
-            "charts/web/charts/db/values.schema.json": '{"properties": {"size": {"type": "integer"}}}',
-        },
-        config(),
-        "charts/web/values.yaml:3: db.size: got string, want integer",
-    ),
+    Refused("a default that breaks the rules of a dependency's schema",
+        chart(a=DEPLOYMENT) | {"charts/web/values.yaml": "replicas: 1\ndb:\n  size: big\n",
+        "charts/web/charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+        "charts/web/charts/db/values.schema.json": '{"properties": {"size": {"type": "integer"}}}'}, config(),
+        "charts/web/values.yaml:3: db.size: got string, want integer"),
     Refused("a library", chart(a="")
         | {"charts/web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\ntype: library\n"},
         config(), "chart.yaml:9: web is a library chart, which renders nothing itself"),

@@ -104,17 +104,13 @@ def test_absent_image_has_the_message_of_the_engine(engine: Engine) -> None:
         (FunctionCall(image="host/fn:v1"), {"runtime": ""}, 0, "Containers are off"),
         (FunctionCall(exec="/bin/fn"), {}, 0, "It has no image"),
         (FunctionCall(image="host/fn:v1"), {"runtime": "nerdctl"}, 0, "nerdctl is not installed"),
-        (
-            FunctionCall(image="host/fn:v1"),
-            {},
-            0,
-            "Its digest is not pinned; `reconciler functions pull` pins it",
-        ),
+        (FunctionCall(image="host/fn:v1"), {}, 0,
+            "Its digest is not pinned; `reconciler functions pull` pins it"),
         (FunctionCall(image=f"host/fn@{DIGEST}"), {}, 1, f"host/fn@{DIGEST} is not on this machine"),
         (FunctionCall(image=f"host/fn@{DIGEST}"), {}, 0, ""),
         (FunctionCall(image="host/fn:v1"), {"images": {"host/fn:v1": DIGEST}}, 0, ""),
     ],
-)
+)  # fmt: skip
 def test_image_runs_if_it_is_pinned_and_present(
     engine: Engine, call: FunctionCall, policy: dict[str, Any], inspected: int, reason: str
 ) -> None:

@@ -25,15 +25,12 @@ PATHS = ("b.yaml", "a/b.yaml", "a/c.txt", "c/a/b.yaml", "a/d/e.yaml")
         ("two stars match every depth", "a/**/*.yaml", {"a/b.yaml", "a/d/e.yaml"}),
         ("comments and empty lines", "# b.yaml\n\n", set()),
         ("the last match wins", "*.yaml\n!b.yaml\n", {"a/d/e.yaml"}),
-        (
-            "nothing in an ignored directory returns",
-            "a/\n!a/b.yaml\n!c/a/\n",
-            {*PATHS} - {"b.yaml", "c/a/b.yaml"},
-        ),
+        ("nothing in an ignored directory returns", "a/\n!a/b.yaml\n!c/a/\n",
+            {*PATHS} - {"b.yaml", "c/a/b.yaml"}),
         ("the content of a directory may return", "a/**\n!a/b.yaml\n", {"a/c.txt", "a/d/e.yaml"}),
         ("invalid lines are skipped", "[b-a]\n!\n[\na/c.txt\n", {"a/c.txt"}),
     ],
-)
+)  # fmt: skip
 def test_ignored_paths_follow_git(reason: str, patterns: str, ignored: set[str]) -> None:
     files = {path: File.of(b"") for path in PATHS}
 

@@ -20,11 +20,8 @@ SAID = "print('seen', 1, [True])\n"
     ("script", "error", "seen"),
     [
         ("fail('no replicas')", "fail: no replicas", True),
-        (
-            "load('files.star', 'files')",
-            "ValueError: There is no module 'files.star'; the modules are encoding/base64.star, ",
-            True,
-        ),
+        ("load('files.star', 'files')",
+            "ValueError: There is no module 'files.star'; the modules are encoding/base64.star, ", True),
         ("1 +", "Parse error: unexpected new line here, expected one of ", False),
         ("nothing", "Variable `nothing` not found (script.star:2:1)", False),
         ("x = [][1]", "Index `1` is out of bound (script.star:2:5)", True),
@@ -32,7 +29,7 @@ SAID = "print('seen', 1, [True])\n"
         ("def f():\n  for i in range(10000000): pass\nf()", "The script takes more than 2000 steps", True),
         ("fail('x' * 5000)", f"fail: {'x' * 3994}", True),
     ],
-)
+)  # fmt: skip
 def test_a_script_that_fails_leaves_no_resources_and_its_own_words(
     script: str, error: str, seen: bool
 ) -> None:
@@ -57,25 +54,16 @@ MODULES = {
     "hash.star": {"hash.md5('a')": "0cc175b9c0f1b6a831c399e269772661",
         "hash.sha1('a')": "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8", "hash.sha256('a')[:8]": "ca978112",
         "hash.sha512('a')[:8]": "1f40fc92"},
-    "krmfn.star": {
-        "krmfn.match_gvk(item, 'v1', 'ConfigMap')": True,
-        "krmfn.match_gvk(item, 'v2', 'ConfigMap')": False,
-        "krmfn.match_gvk(item, 'v1', 'Secret')": False,
-        "krmfn.match_name(item, 'n')": True,
-        "krmfn.match_namespace(item, 'n')": False,
-        "krmfn.match_namespace(item, 's')": True,
-        "krmfn.match_name({}, 'n')": False,
-    },
+    "krmfn.star": {"krmfn.match_gvk(item, 'v1', 'ConfigMap')": True,
+        "krmfn.match_gvk(item, 'v2', 'ConfigMap')": False, "krmfn.match_gvk(item, 'v1', 'Secret')": False,
+        "krmfn.match_name(item, 'n')": True, "krmfn.match_namespace(item, 'n')": False,
+        "krmfn.match_namespace(item, 's')": True, "krmfn.match_name({}, 'n')": False},
     "math.star": {"[math.ceil(1.5), math.floor(1.5), math.round(2.6), math.sqrt(4.0)]": [2, 1, 3, 2.0]}
     | {"math.pi > 3 and math.e < 3": True, "math.pow(2.0, 3.0)": 8.0},
-    "re.star": {
-        f"re.findall('[0-9]', {SENTENCE})": ["1", "2", "2"],
-        f"re.split('[0-9]+', {SENTENCE})": ["a", "b", ""],
-        f"re.split('[0-9]', {SENTENCE}, 1)": ["a", "b22"],
-        f"re.sub('[0-9]', 'x', {SENTENCE})": "axbxx",
-        f"re.sub('[0-9]', 'x', {SENTENCE}, 2)": "axbx2",
-        f"re.match('([a-z])([0-9]+)', {SENTENCE})": [["a1", "a", "1"], ["b22", "b", "22"]],
-    },
+    "re.star": {f"re.findall('[0-9]', {SENTENCE})": ["1", "2", "2"],
+        f"re.split('[0-9]+', {SENTENCE})": ["a", "b", ""], f"re.split('[0-9]', {SENTENCE}, 1)": ["a", "b22"],
+        f"re.sub('[0-9]', 'x', {SENTENCE})": "axbxx", f"re.sub('[0-9]', 'x', {SENTENCE}, 2)": "axbx2",
+        f"re.match('([a-z])([0-9]+)', {SENTENCE})": [["a1", "a", "1"], ["b22", "b", "22"]]},
     "time.star": {"time.parse_duration('1h30m')": 5400.0, "time.parse_duration('-1.5s')": -1.5,
         "time.parse_duration('+2ms')": 0.002, "[time.second, time.minute, time.hour]": [1.0, 60.0, 3600.0]},
 }  # fmt: skip
