@@ -29,9 +29,7 @@ def test_figure_on_its_limit_is_met(figure: float | None, at_most: Verdict, at_l
         (3.1, Verdict.UNDECIDED),
     ],
 )  # fmt: skip
-def test_time_is_judged_as_on_a_quiet_machine(
-    monkeypatch: pytest.MonkeyPatch, slow: float, verdict: Verdict
-) -> None:
+def test_time_is_judged_as_on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, slow, verdict) -> None:
     monkeypatch.setattr(goals, "slowness", lambda: slow)
     made = Goals("bench_x.py")
 

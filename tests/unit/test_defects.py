@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pytest
@@ -15,9 +15,7 @@ from reconciler.krm.yaml import load_documents
 
 
 @pytest.mark.parametrize("kind", [IndexError, KeyError, RecursionError, MemoryError, OSError, TypeError])
-def test_unforeseen_error_is_defect_of_its_unit(
-    kind: type[Exception], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unforeseen_error_is_defect_of_its_unit(kind, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(DefectError) as raised, guard("edge/web"):
         raise kind("odd")
     assert raised.value.exit_code is Exit.BUG
@@ -53,9 +51,7 @@ def test_expected_errors_and_limits_of_the_machine_pass(error: Exception) -> Non
     ],
     ids=["none", "one", "two", "two that break only together", "all"],
 )
-def test_work_on_all_units_is_done_without_those_that_it_breaks_with(
-    units: str, breaks: Callable[[set[str]], bool], kept: str
-) -> None:
+def test_work_on_all_units_is_done_without_those_that_it_breaks_with(units, breaks, kept) -> None:
     calls = []
 
     def work(left_out: Mapping[str, DefectError]) -> set[str]:

@@ -86,9 +86,7 @@ REORDERS = "its name contains a character that reorders text"
         (["x" * 256], [], f"{'x' * 256}: its name is longer than 255 bytes"),
     ],
 )  # fmt: skip
-def test_names_of_one_tree_are_sound_or_the_first_bad_one_is_told(
-    paths: list[str], before: list[str], error: str
-) -> None:
+def test_names_of_one_tree_are_sound_or_the_first_bad_one_is_told(paths, before, error) -> None:
     assert {error_of(order, before) for order in permutations(paths)} == {error}
     if error:
         with pytest.raises(NamesError) as caught:
@@ -129,9 +127,7 @@ def test_a_large_package_is_checked_too() -> None:
         (["a"], "A", "a-2", "a-2"),
     ],
 )
-def test_new_file_gets_the_first_number_that_clashes_with_nothing(
-    taken: list[str], path: str, chosen: str, joined: str
-) -> None:
+def test_new_file_gets_the_first_number_that_clashes_with_nothing(taken, path, chosen, joined) -> None:
     assert TakenNames(taken).choose(path) == chosen
     assert TakenNames(taken).choose(path, joins=True) == joined
     assert without_numbers(chosen) == without_numbers(path)

@@ -18,9 +18,7 @@ from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, RolloutKey, 
         ("", "/srv/a.git", "/srv/a.git"),
     ],
 )
-def test_a_shared_address_is_absolute_unless_it_is_of_this_machine(
-    registered: str, remote: str, shown: str
-) -> None:
+def test_a_shared_address_is_absolute_unless_it_is_of_this_machine(registered, remote, shown) -> None:
     assert shareable_address(registered, remote) == shown
 
 

@@ -87,9 +87,7 @@ def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None
         ({"package": "aws"}, False),
     ],
 )
-def test_revision_of_another_name_is_meant_by_its_package_and_content(
-    fields: dict[str, str], *, is_meant: bool
-) -> None:
+def test_revision_of_another_name_is_meant_by_its_package_and_content(fields, is_meant) -> None:
     request = ActivationRequest("ProviderRevision", "by-hand", active=True, **fields)
     asked = asks(2, activations=(request,), history=run(asks(1), asks(2)))
 

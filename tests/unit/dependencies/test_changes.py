@@ -85,9 +85,7 @@ MANY = "; ".join([*(f"carvel:{who}@cluster asks for it" for who in "abc"), "and 
             [("change", "carvel:db", "1.0.0", "1.0.0", "its content changed under the same version")]),
     ],
 )  # fmt: skip
-def test_change_of_a_version_has_its_cause(
-    old: list[Resolved], new: list[Resolved], expected: list[tuple[str, ...]]
-) -> None:
+def test_change_of_a_version_has_its_cause(old, new, expected) -> None:
     assert changes(old, new) == expected
 
 
@@ -103,9 +101,7 @@ def test_change_of_a_version_has_its_cause(
         ("no range", "carvel", False),
     ],
 )
-def test_requirement_that_excludes_the_old_version_is_the_cause(
-    constraints: str, dialect: str, excludes: bool
-) -> None:
+def test_requirement_that_excludes_the_old_version_is_the_cause(constraints, dialect, excludes) -> None:
     parent = asking("web", constraints, dialect=dialect)
 
     ((*_, why),) = changes([package("db"), parent], [package("db", "2.0.0"), parent])

@@ -189,9 +189,7 @@ FIRST, SECOND = (install(name, "db.io", "1.0.0", namespace=name) for name in ("u
 
 
 @pytest.mark.parametrize(("before", "counts"), [("", "u1"), (FIRST, "u1"), (SECOND, "u2")])
-def test_of_two_installs_of_a_package_that_may_be_there_once_the_one_that_runs_counts(
-    before: str, counts: str
-) -> None:
+def test_of_two_installs_of_a_package_that_may_be_there_once_the_one_that_runs_counts(before, counts) -> None:
     cluster = Cluster()
     cluster.decided(before + ONCE)
 

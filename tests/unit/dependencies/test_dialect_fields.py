@@ -88,9 +88,7 @@ def test_field_of_a_crossplane_package(case: Case) -> None:
         ("pkg.crossplane.io/v1beta1", "DeploymentRuntimeConfig", [], []),
     ],
 )  # fmt: skip
-def test_kind_that_is_not_read(
-    api_version: str, kind: str, problems: list[tuple[str, str]], warnings: list[tuple[str, str]]
-) -> None:
+def test_kind_that_is_not_read(api_version, kind, problems, warnings) -> None:
     read = read_manifest(document(api_version, kind, {}), SOURCE)
 
     assert read is not None
@@ -139,9 +137,7 @@ def test_requirement_of_a_crossplane_yaml_is_at_its_item_and_its_version() -> No
         ("v1", [], [("", "v1 is a moving tag and no candidate")]),
     ],
 )
-def test_version_of_a_crossplane_yaml_comes_from_its_tag(
-    version: str, problems: list[tuple[str, str]], warnings: list[tuple[str, str]]
-) -> None:
+def test_version_of_a_crossplane_yaml_comes_from_its_tag(version, problems, warnings) -> None:
     meta = document("meta.pkg.crossplane.io/v1", "Provider", {})
 
     read = read_meta(meta, SOURCE, image="x.io/b", version=version)
@@ -309,9 +305,7 @@ AS_REQUIRES = "dependencies is read as dependencies.requires"
         ),
     ],
 )
-def test_requirements_are_found_in_every_generation(
-    document: Mapping[str, Any], path: str, warnings: list[tuple[str, str]]
-) -> None:
+def test_requirements_are_found_in_every_generation(document, path, warnings) -> None:
     read = read_bundle({"name": "shop", "version": "1.0.0", **document}, SOURCE)
 
     assert told(read) == ([(path, "main is no version, so nothing can be compared with it")], warnings)
@@ -349,9 +343,7 @@ def test_version_of_a_bundle_is_one() -> None:
         ({}, [], [("bundle", "No version is named: the highest one is taken")]),
     ],
 )
-def test_version_of_an_installation(
-    bundle: Mapping[str, Any], problems: list[tuple[str, str]], warnings: list[tuple[str, str]]
-) -> None:
+def test_version_of_an_installation(bundle, problems, warnings) -> None:
     installation = {
         "schemaType": "Installation",
         "schemaVersion": "1.0.2",

@@ -219,9 +219,7 @@ def test_requirement_is_wired_if_it_takes_what_another_one_gives(fields: dict[st
         ({"source": {"dependency": "db", "output": "kubeconfig"}}, False),
     ],
 )
-def test_an_input_is_needed_where_the_actions_of_an_installation_lack_it(
-    fields: dict[str, Any], needed: bool
-) -> None:
+def test_an_input_is_needed_where_the_actions_of_an_installation_lack_it(fields, needed) -> None:
     given, requires = {"name": "kubeconfig", **fields}, {"requires": [{"name": "db", "reference": "acme/db"}]}
 
     listed = only(bundle(requires, parameters=[given])).inputs
@@ -237,9 +235,7 @@ def test_an_input_is_needed_where_the_actions_of_an_installation_lack_it(
         ({"dependencies.output": {"dependency": "db", "name": "url"}}, ["install"], False),
     ],
 )
-def test_the_sources_of_a_bundle_json_give_its_parameters(
-    source: dict[str, Any], actions: list[str], needed: bool
-) -> None:
+def test_the_sources_of_a_bundle_json_give_its_parameters(source, actions, needed) -> None:
     custom = {"io.cnab.parameter-sources": {"state": {"priority": [*source], "sources": source}}}
     parameters = {"state": {"definition": "state", "required": True, "applyTo": actions}}
 

@@ -88,9 +88,7 @@ ONCE = ["xpkg:x.io/c/app@cluster", "xpkg:x.io/c/kube@cluster"]
         ([], False),
     ],
 )
-def test_image_that_a_cluster_rewrites_is_the_package_that_it_pulls(
-    configs: list[SourcedDocument], is_known: bool
-) -> None:
+def test_image_that_a_cluster_rewrites_is_the_package_that_it_pulls(configs, is_known) -> None:
     found = collected([*BOTH, *configs], APP, KUBE)
 
     (world,) = (world for world in found.worlds if world.cluster == "dev")
@@ -150,9 +148,7 @@ def test_tag_of_another_version_than_the_digest_is_noted(kind: str, tag: str, di
     ("tag", "published", "told"),
     [("1.0.0", "v1.0.0", True), ("v1.0.0", "1.0.0", True), ("v1.0.0", "v1.0.0", False)],
 )
-def test_tag_that_nobody_published_is_noted_beside_the_one_that_is(
-    tag: str, published: str, told: bool
-) -> None:
+def test_tag_that_nobody_published_is_noted_beside_the_one_that_is(tag, published, told) -> None:
     found = collected([package("Provider", "p", f"x.io/p:{tag}")], version("x.io/p", published)[:1])
 
     notes = [(warning.message, warning.hint) for warning in found.warnings]

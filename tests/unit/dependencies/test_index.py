@@ -99,9 +99,7 @@ def version_file(source: str, *lines: str) -> tuple[str, bytes]:
         ("aliases:\n- old.io/p\n- old.io/q", [f"index/new.io/p/v1.0.0/version.yaml:{n}:3" for n in (7, 8)]),
     ],
 )
-def test_an_alias_that_is_a_package_of_the_index_is_refused_at_its_place(
-    aliases: str, places: list[str]
-) -> None:
+def test_an_alias_that_is_a_package_of_the_index_is_refused_at_its_place(aliases, places) -> None:
     files = dict([version_file("new.io/p", aliases), version_file("old.io/p"), version_file("old.io/q")])
 
     index = read_index(parse_index(files, Limits()).documents)

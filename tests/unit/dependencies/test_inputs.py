@@ -53,9 +53,7 @@ NEEDS_URL = bundle("db", "1.0.0", more="parameters: [{name: url, type: string}]"
         ("[{of: '${installation.name}'}]", "", "", '[{"of":"blog"}]'),
     ],
 )
-def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(
-    url: str, defaults: str, own: str, written: object
-) -> None:
+def test_a_parameter_is_given_as_its_author_wrote_it_or_is_missing(url, defaults, own, written) -> None:
     text = installation("blog", "press", more=f"parameters: {{{own}}}")
     text += bundle(
         "press", "1.0.0", URL.replace("URL", url), more=f"parameters: {defaults}" if defaults else ""
@@ -127,9 +125,7 @@ def test_what_lacks_an_output_cannot_be_bound() -> None:
     ("clusters", "names", "path"),
     [(("dev", "prod"), "", "snapshot/dev"), (("dev",), "", "snapshot"), (("dev", "prod"), "dev", "snapshot")],
 )
-def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(
-    clusters: tuple[str, ...], names: str, path: str
-) -> None:
+def test_snapshot_without_a_name_counts_where_no_other_cluster_installs(clusters, names, path) -> None:
     snapshot = Snapshot(present=True, cluster=names, path="snapshot")
 
     found = FleetClusters({}, snapshot).snapshot_of("dev", clusters)

@@ -155,9 +155,7 @@ def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_
     ],
     ids=["Carvel", "Crossplane", "Porter"],
 )  # fmt: skip
-def test_what_was_generated_is_needed_although_the_cluster_shows_it(
-    text: str, installation_of: str, instance: str
-) -> None:
+def test_what_was_generated_is_needed_although_the_cluster_shows_it(text, installation_of, instance) -> None:
     shown = f"---\n{{kind: Cluster, installations: [{installation_of}]}}\n"
 
     first, _ = run(text)

@@ -69,7 +69,5 @@ def test_image_has_a_digest_of_its_registry_alone() -> None:
         ({}, set()),
     ],
 )
-def test_packages_that_need_a_generated_one_are_in_its_annotation(
-    document: dict[str, Any], packages: set[str]
-) -> None:
+def test_packages_that_need_a_generated_one_are_in_its_annotation(document, packages) -> None:
     assert needed_by(document) == packages

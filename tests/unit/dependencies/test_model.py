@@ -1,7 +1,5 @@
 """Values of the model of packages: their texts, and which implementation meets which need."""
 
-from typing import Any
-
 import pytest
 
 from reconciler.base.errors import Location
@@ -67,9 +65,7 @@ OUTPUTS = (("url", "string"), ("port", ""))
         ({"credentials": OUTPUTS}, {"outputs": (("url", ""),)}, False),
     ],
 )
-def test_interface_meets_a_need_of_its_name_version_and_shape(
-    fields: dict[str, Any], need: dict[str, Any], meets: bool
-) -> None:
+def test_interface_meets_a_need_of_its_name_version_and_shape(fields, need, meets) -> None:
     version = parse_strict(fields["version"]) if "version" in fields else None
     implemented = Interface("io.x", **{**fields, "version": version})
     range_ = version_range(Dialect.CARVEL, need.get("range", ""))
@@ -123,9 +119,7 @@ def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:
     ("refused", "asked", "is_why"),
     [("1.0.0", "v1.0.0", True), ("v1.0.0", "1.0.0", True), ("2.0.0", "1.0.0", False), ("", "1.0.0", True)],
 )
-def test_version_is_refused_by_its_number_or_as_one_that_nobody_could_read(
-    refused: str, asked: str, *, is_why: bool
-) -> None:
+def test_version_is_refused_by_its_number_or_as_one_that_nobody_could_read(refused, asked, is_why) -> None:
     why = Problem(Location("a.yaml"), Reason.INVALID_MANIFEST, "It is wrong")
     catalogue = build_catalogue((), {DB.name: (RefusedVersion(refused, why),)})
 

@@ -193,9 +193,7 @@ def test_last_of_several_active_revisions_is_active_and_of_one_number_the_last_n
 
 
 @pytest.mark.parametrize(("version", "known"), [("1.0.0", True), ("2.0.0", False)])
-def test_installation_in_a_cluster_has_the_interfaces_of_its_bundle_in_the_index(
-    version: str, *, known: bool
-) -> None:
+def test_installation_in_a_cluster_has_the_interfaces_of_its_bundle_in_the_index(version, known) -> None:
     database = PackageId(Ecosystem.BUNDLE, "r.io/db")
     bundle = Candidate(database, parse_loose("1.0.0"), interfaces=(Interface("sql"),))
     need = PackageNeed(database, version_range(Dialect.PORTER, ""))

@@ -91,9 +91,7 @@ def told(*documents: dict[str, Any]) -> list[tuple[str, str]]:
         ({"more": 1}, "more", "Unknown field more"),
     ],
 )  # fmt: skip
-def test_wrong_field_of_a_header_is_told_at_its_place(
-    fields: dict[str, Any], path: str, message: str
-) -> None:
+def test_wrong_field_of_a_header_is_told_at_its_place(fields, path, message) -> None:
     assert (path, message) in told(HEADER | fields)
 
 

@@ -161,9 +161,7 @@ def folder(*documents: Mapping[str, Any]) -> ParsedManifest:
         ((HEADER, {"name": "db", "version": "1.0.1"}), "The manifest is of 1.0.1,"),
     ],
 )
-def test_a_manifest_beside_a_header_is_understood_and_agrees_or_is_refused(
-    documents: tuple[dict[str, Any], ...], message: str
-) -> None:
+def test_a_manifest_beside_a_header_is_understood_and_agrees_or_is_refused(documents, message) -> None:
     reading = folder(*documents)
 
     assert reading.candidates == ()

@@ -75,9 +75,7 @@ def pins(decision: LockUpdate) -> dict[str, list[str]]:
         ),
     ],
 )
-def test_a_manifest_is_for_the_cluster_that_it_names_or_stands_under(
-    path: str, text: str, cluster: str
-) -> None:
+def test_a_manifest_is_for_the_cluster_that_it_names_or_stands_under(path, text, cluster) -> None:
     assert [world.cluster for world in scopes({path: text}).worlds] == [cluster]
 
 
@@ -113,9 +111,7 @@ SERVING = {"served": frozenset({("certs.io/v1", "Issuer")}), "versions": {"kuber
     ],
     ids=["no name, one cluster", "no name", "own name", "other name", "one for each", "none"],
 )
-def test_a_snapshot_counts_for_its_own_cluster(
-    snapshot: Snapshot, clusters: list[str], observed: list[str]
-) -> None:
+def test_a_snapshot_counts_for_its_own_cluster(snapshot, clusters, observed) -> None:
     files = {f"clusters/{name}/shop.yaml": install("shop", "web.io", "") for name in clusters}
 
     inputs = scopes(files, fleet=replace(FLEET, snapshot=snapshot))
@@ -233,9 +229,7 @@ KPT = [PackageId(Ecosystem.KPT, f"blueprints//{name}") for name in ("a", "b")]
         "of two packages of an index",
     ],
 )  # fmt: skip
-def test_a_name_that_means_another_package_is_told(
-    candidates: tuple[Candidate, ...], notes: list[str]
-) -> None:
+def test_a_name_that_means_another_package_is_told(candidates, notes) -> None:
     index = read_index(found({"index/db.yaml": DB}))
 
     inputs = collect_cluster_inputs(found(SHOP), candidates, index, FLEET)

@@ -38,9 +38,7 @@ def versions(update: LockUpdate) -> set[str]:
         (package("db.io", "1.2.0"), "`reconciler lock --upgrade db.io` takes 1.2.0", "1.2.0"),
     ],
 )
-def test_a_withdrawn_version_stays_and_is_told_with_what_replaces_it(
-    more: str, step: str, upgraded: str
-) -> None:
+def test_a_withdrawn_version_stays_and_is_told_with_what_replaces_it(more, step, upgraded) -> None:
     """Source: kapp-controller#201."""
     first = decided(LOCKED)
 

@@ -158,9 +158,7 @@ def test_refused_credential_is_told_from_other_failures(text: str, *, is_of_the_
 
 
 @pytest.mark.parametrize(("seconds", "limit"), [(0.2, 1), (1, 1), (5.9, 5), (60, 60), (600, 60)])
-def test_server_may_be_silent_for_the_limit_of_a_command_and_at_most_a_minute(
-    seconds: float, limit: int
-) -> None:
+def test_server_may_be_silent_for_the_limit_of_a_command_and_at_most_a_minute(seconds, limit) -> None:
     assert slow_options(seconds) == ("-c", "http.lowSpeedLimit=1", "-c", f"http.lowSpeedTime={limit}")
 
 

@@ -104,9 +104,7 @@ def test_unsafe_siblings_are_kept(repo: Repo, mirror: Mirror) -> None:
         ("deep/.GIT", "deep/.GIT: some file systems take its name for Git's own"),
     ],
 )
-def test_new_directory_clashes_with_nothing_beside_it(
-    repo: Repo, mirror: Mirror, path: str, why: str
-) -> None:
+def test_new_directory_clashes_with_nothing_beside_it(repo: Repo, mirror: Mirror, path, why) -> None:
     with pytest.raises(NamesError) as caught:
         Pack(mirror).patch_tree(repo.tree("main"), path, NEW)
 

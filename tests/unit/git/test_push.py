@@ -148,16 +148,12 @@ def test_reason_of_a_ref_is_what_git_has_in_parentheses(
         (REJECTED, f"remote: {'x' * 500}\n", f"declined: {'x' * 400}"),
     ],
 )
-def test_output_of_hooks_is_the_reason_of_a_rejection(
-    pushed: Answered, status: PushStatus, stderr: str, message: str
-) -> None:
+def test_output_of_hooks_is_the_reason_of_a_rejection(pushed: Answered, status, stderr, message) -> None:
     assert pushed(reported(status, stderr=stderr), BOTH_REFS[:1]) == [(status, message)]
 
 
 @pytest.mark.parametrize(("expected", "new", "ref"), [*product((None, A), (None, A, B), (REF, TAG))])
-def test_tag_never_moves_and_nothing_is_deleted_blindly(
-    pushed: Answered, expected: Oid | None, new: Oid | None, ref: str
-) -> None:
+def test_tag_never_moves_and_nothing_is_deleted_blindly(pushed: Answered, expected, new, ref) -> None:
     moves_tag, done = ref == TAG and (expected, new) == (A, B), f"*\t:{ref}\t[new reference]".encode()
     update = RefUpdate(ref, expected, new)
     if not moves_tag and (expected or new):

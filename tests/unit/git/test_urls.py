@@ -110,9 +110,7 @@ def test_relative_path_is_relative_to_base() -> None:
         ("HTTPS://a%40b:c%3Ad@example.com/x", "a@b", "c:d"),
     ],
 )
-def test_user_and_password_of_an_address_are_its_credential(
-    address: str, username: str, password: str
-) -> None:
+def test_user_and_password_of_an_address_are_its_credential(address, username, password) -> None:
     remote = parse_remote(address)
 
     assert remote.credential is not None

@@ -56,9 +56,7 @@ def test_branch_without_commits_has_a_name_and_no_commit(tmp_path: Path) -> None
         ("git@git.example:acme/a.git", "git@git.example:acme/a.git"),
     ],
 )
-def test_local_origin_is_relative_to_the_working_copy(
-    tmp_path: Path, work: Path, url: str, origin: str
-) -> None:
+def test_local_origin_is_relative_to_the_working_copy(tmp_path: Path, work: Path, url, origin) -> None:
     run("remote", "set-url", "origin", url, cwd=work)
 
     assert find(work).origin == origin.format(root=tmp_path)

@@ -122,9 +122,7 @@ OTHER, UPSTREAM = edge("other", cluster="other"), edge("other", cluster="other",
         ({"taken": OLDEST, "time": 0}, (), INCOMPLETE),
     ],
 )
-def test_cluster_is_judged_by_its_own_recent_snapshot(
-    fields: dict[str, Any], others: tuple[RepositoryView, ...], why: str
-) -> None:
+def test_cluster_is_judged_by_its_own_recent_snapshot(fields, others, why) -> None:
     listed = frozenset({(CRD, "*")})
     snapshot = Snapshot(**{"present": True, "complete": listed, "time": COMMIT.time, **fields})
 

@@ -144,9 +144,7 @@ def test_variant_gets_a_package_as_the_table_says(row: Row[tuple[Op | Reason, bo
             "its release by other, or another name"),
     ],
 )  # fmt: skip
-def test_adoption_is_offered_only_where_it_can_be_had(
-    header: KptfileHeader, name: str, waits_for: str
-) -> None:
+def test_adoption_is_offered_only_where_it_can_be_had(header, name, waits_for) -> None:
     package = a_package(main_tree=oid("b1"), main_header=header)
     target = PlanTarget(PACKAGE, repository("edge"), package)
 

@@ -1,8 +1,5 @@
 """The state after a change: what the next step of a package comes from."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from reconciler.base.reasons import Reason, WaitsFor
@@ -36,9 +33,7 @@ REVIEWED = {"draft": a_draft()}
         pytest.param({"postponed": LATER}, REVIEWED, WaitsFor.SCHEDULE, id="limit"),
     ],
 )  # fmt: skip
-def test_source_of_the_next_step(
-    change: Mapping[str, Any], target: Mapping[str, Any], waits_for: WaitsFor
-) -> None:
+def test_source_of_the_next_step(change, target, waits_for) -> None:
     context = web_context(a_target(**target))
 
     assert with_after(replace(KEPT, **change), context.targets[PACKAGE]).after.waits_for is waits_for

@@ -164,9 +164,7 @@ def is_approved(case: Case) -> bool:
         ((("bad", "slow"), ("bad",)), {"bad": CheckState.FAILED}, "bad failed"),
     ],
 )
-def test_checks_that_approval_waits_for_are_named_with_their_states(
-    rules: tuple[tuple[str, ...], ...], others: dict[str, CheckState], message: str
-) -> None:
+def test_checks_that_approval_waits_for_are_named_with_their_states(rules, others, message) -> None:
     assert awaiting(rules, others) == (Reason.AWAITING_CHECKS, f"Approval waits for checks: {message}")
 
 
@@ -222,9 +220,7 @@ def test_packages_of_one_pull_request_are_approved_together_or_not_at_all(first:
 @pytest.mark.parametrize(
     ("rule", "commits"), [("any draft of ours", []), ("a check that passed", [oid("d2")]), ("none", [])]
 )
-def test_checks_are_read_for_open_pull_requests_where_a_rule_requires_them(
-    rule: str, commits: list[str]
-) -> None:
+def test_checks_are_read_for_open_pull_requests_where_a_rule_requires_them(rule, commits) -> None:
     pulls = (a_pull(), a_pull(PullState.CLOSED, head_oid=oid("d3")), a_pull(head_oid=""))
     policy = approving(rule).policy
 

@@ -116,9 +116,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("more", "is_asked"), OTHERS.values(), ids=OTHERS)
-def test_forge_that_refused_is_asked_again_once_something_else_may_decide(
-    more: dict[str, Any], *, is_asked: bool
-) -> None:
+def test_forge_that_refused_is_asked_again_once_something_else_may_decide(more, is_asked) -> None:
     def context(record: PackageVariantRecord, **fields: Any) -> PlanContext:
         target = a_target(draft=a_draft(**fields.pop("draft", {})), pulls=(a_pull(**fields.pop("pull", {})),))
         inventory = {"policy": POLICY, "now": NOW, "records": {WEB: record}, **fields}

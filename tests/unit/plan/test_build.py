@@ -136,9 +136,7 @@ DRAFTED = replace(ON_MAIN, drafts=(DRAFT,))
         pytest.param(Package(oid("e1"), NEW), {"delivery": None}, [], id="it is not generated"),
     ],
 )  # fmt: skip
-def test_versions_that_merging_a_generated_package_changes(
-    fresh: Package | Blocked, given: dict[str, Any], want: list[tuple[str, str]]
-) -> None:
+def test_versions_that_merging_a_generated_package_changes(fresh, given, want) -> None:
     (change,) = plan_of(fresh, **{"delivery": files("v1.0.0"), **given}).changes
 
     assert [(pin.before, pin.after) for pin in change.pins] == want

@@ -1,7 +1,5 @@
 """Values of a plan: what a change without effects keeps, and the side that an answer drops."""
 
-from typing import Any
-
 import pytest
 
 from reconciler.names.ids import ObjectName
@@ -49,9 +47,7 @@ MINE = WriteGroup(
         ((MINE, MoveRef("refs/heads/g", None, None)), "g", GroupPart("web", oid("e9"))),
     ],
 )
-def test_package_as_its_draft_has_it_after_the_change(
-    writes: tuple[Any, ...], group: str, written: object
-) -> None:
+def test_package_as_its_draft_has_it_after_the_change(writes, group, written) -> None:
     assert replace(KEPT, writes=writes, group=group).written == written
 
 

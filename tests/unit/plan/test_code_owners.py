@@ -1,10 +1,7 @@
 """People of a pull request: by rules, and by CODEOWNERS as GitHub and GitLab document it."""
 
-from typing import Any
-
 import pytest
 
-from reconciler.expand import DesiredVariant
 from reconciler.names.ids import ObjectName
 from reconciler.plan.requests import People, find_code_owners, find_people
 from reconciler.policy import Policy, PullRequestPolicy, ReviewRule
@@ -98,9 +95,7 @@ OF_SET = replace(a_desired(), set_key=ObjectName("default", "fleet"))
         pytest.param({"sets": ("fleet",), "repositories": ("west",)}, OF_SET, False, id="all must match"),
     ],
 )
-def test_people_of_a_rule_are_asked_where_all_that_it_names_matches(
-    rule: dict[str, Any], variant: DesiredVariant, *, is_asked: bool
-) -> None:
+def test_people_of_a_rule_are_asked_where_all_that_it_names_matches(rule, variant, is_asked) -> None:
     rules = (ReviewRule(**rule, reviewers=("ann",), assignees=("bob",)),)
     policy = Policy(pull_requests=PullRequestPolicy(reviews=rules))
     view = repository("edge", labels={"tier": "prod"})

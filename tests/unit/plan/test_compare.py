@@ -155,9 +155,7 @@ def test_a_problem_that_moved_is_the_same_problem() -> None:
         pytest.param("", "", False, id="its file cannot be read"),
     ],
 )
-def test_problem_that_a_worse_one_hides_is_not_fixed(
-    there_before: str, brings: str, *, is_fixed: bool
-) -> None:
+def test_problem_that_a_worse_one_hides_is_not_fixed(there_before, brings, is_fixed) -> None:
     place = Location("a.yaml", 1)
     missing = Problem(place, Reason.UPSTREAM_NOT_FOUND, "none", subject="default/web")
     worse = Problem(place, Reason.INVALID_MANIFEST if brings else Reason.INVALID_YAML, "odd", subject=brings)
@@ -228,9 +226,7 @@ def text(commit: str) -> str:
     ],
     ids=["nothing", "the same commit", "first", "moved", "held", "asked anew", "gone"],
 )  # fmt: skip
-def test_a_pin_is_told_with_both_sides_and_why(
-    before: tuple[UpstreamLock, ...], after: tuple[UpstreamLock, ...], want: tuple[str, str, str] | None
-) -> None:
+def test_a_pin_is_told_with_both_sides_and_why(before, after, want) -> None:
     other = pin("z", OLD)
 
     found = compare_locks(files(*before, other), files(other, *after))
@@ -336,9 +332,7 @@ def test_pin_that_cannot_be_read_hides_no_other() -> None:
 @pytest.mark.parametrize(
     ("deep", "unread", "is_complete"), [(True, (), True), (False, (), False), (True, ("down",), False)]
 )
-def test_comparison_is_complete_if_every_package_was_compared(
-    deep: bool, unread: tuple[str, ...], is_complete: bool
-) -> None:
+def test_comparison_is_complete_if_every_package_was_compared(deep, unread, is_complete) -> None:
     problems = tuple(Problem(Location("a", 1), Reason.REPOSITORY_UNAVAILABLE, text) for text in unread)
 
     assert Comparison(deep=deep, unread=problems).is_complete is is_complete
@@ -381,9 +375,7 @@ NOT_RUN, NOT_PASSED = (f"would not be ready: {f.message} (in the package of web/
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_what_people_cannot_answer_in_a_draft_is_a_problem(
-    reason: str, before: list[Change], after: list[Change], new: list[str]
-) -> None:
+def test_what_people_cannot_answer_in_a_draft_is_a_problem(reason, before, after, new) -> None:
     found = compare(of_web(*before), of_web(*after))
 
     faults = [{fault.message for change in changes for fault in change.faults} for changes in (before, after)]
@@ -451,7 +443,5 @@ def test_fleet_without_a_manifest_is_told_as_such() -> None:
         (1, 1, []),
     ],
 )
-def test_changed_fields_are_as_deep_as_both_sides_have_them(
-    old: object, new: object, fields: list[str]
-) -> None:
+def test_changed_fields_are_as_deep_as_both_sides_have_them(old, new, fields) -> None:
     assert list(changed_fields("s", old, new)) == fields

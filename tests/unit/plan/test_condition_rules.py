@@ -111,9 +111,7 @@ def test_package_that_may_not_be_approved_as_it_is(change: dict[str, Any], ready
             ("True", "ContextInjected", "")),
     ],
 )  # fmt: skip
-def test_package_context_that_is_asked_for(
-    spec: dict[str, Any], change: dict[str, Any], fresh: Any, want: tuple[str, str, str]
-) -> None:
+def test_package_context_that_is_asked_for(spec, change, fresh, want) -> None:
     found = conditions(replace(KEPT, **change), fresh, spec={"packageContext": spec})
 
     assert found["ContextInjected"] == want

@@ -117,9 +117,7 @@ def test_no_later_merge_buries_a_question(world: ModelWorld) -> None:
     ],
 )
 @pytest.mark.parametrize("meet", [conflicted_on_main, conflicted_in_draft])
-def test_a_policy_set_later_answers(
-    world: ModelWorld, meet, notes: dict[str, str], color: str, *, asks: bool
-) -> None:
+def test_a_policy_set_later_answers(world: ModelWorld, meet, notes, color, asks) -> None:
     meet(world)
     world.run()
     world.annotations["web"] = notes

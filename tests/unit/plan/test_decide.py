@@ -1,6 +1,5 @@
 """Decisions about packages that variants want: everything around the content of the draft."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -159,9 +158,7 @@ NOWHERE = a_target(package=a_package())
             "writes": (TAG,)}, id="revisions of main are tagged all the same"),
     ],
 )  # fmt: skip
-def test_package_of_a_variant_that_is_not_resolved(
-    target: PlanTarget, fields: Mapping[str, Any], want: Mapping[str, Any]
-) -> None:
+def test_package_of_a_variant_that_is_not_resolved(target, fields, want) -> None:
     tree = target.package.main_tree
 
     found = decision(target, **{"resolved": {}, **fields})

@@ -200,9 +200,7 @@ def test_undesired_variant_is_kept_unless_everything_was_looked_at(row: Row[Reas
         ("dependents, released", Position.BEHIND, Reason.CHECKOUT_OUTDATED),
     ],
 )
-def test_removal_that_no_commit_proves_keeps_what_a_manifest_asked_for(
-    made_by: str, position: Position, reason: Reason | None
-) -> None:
+def test_removal_that_no_commit_proves_keeps_what_a_manifest_asked_for(made_by, position, reason) -> None:
     unproven = {ObjectKey(GROUP, "PackageVariant", *GONE_KEY): "No commit removed it"}
     control = replace(blank().control, unproven=unproven, standing=Standing(position))
     inventory = replace(blank(), control=control, repositories=views("fresh", "registered"))
@@ -417,9 +415,7 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
         ),
     ],
 )  # fmt: skip
-def test_deletion_names_what_is_made_instead(
-    case: dict[str, str], variants: list[DesiredVariant], cause: str
-) -> None:
+def test_deletion_names_what_is_made_instead(case, variants, cause) -> None:
     usual = {"made by": "set", "target": "none", "repository": "registered", "file": "there"}
 
     assert explanation({**usual, **case}, *variants) == cause

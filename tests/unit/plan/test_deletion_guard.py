@@ -151,9 +151,7 @@ def test_deletions_that_are_too_many_need_consent(row: Row[str]) -> None:
         (0.07, 8, 100, "8% is over 7%"),
     ],
 )
-def test_share_that_is_passed_is_never_equal_to_its_limit(
-    share: float, deletions: int, owned: int, why: str
-) -> None:
+def test_share_that_is_passed_is_never_equal_to_its_limit(share, deletions, owned, why) -> None:
     guard = DeletionGuard(share=share, minimum=0, count=10_000)
 
     assert exceeded_limit(deletions, owned, guard) == why
@@ -240,9 +238,7 @@ def of_clusters(**objects: Any) -> Any:
         "named packages",
     ],
 )  # fmt: skip
-def test_selector_that_selects_nothing_any_more_needs_consent(
-    before: tuple[Any, ...], after: tuple[Any, ...], subjects: list[str]
-) -> None:
+def test_selector_that_selects_nothing_any_more_needs_consent(before, after, subjects) -> None:
     def inventory(targets: Any, objects: Any, annotations: dict[str, str], **fields: Any) -> Inventory:
         pvs = package_set(targets=targets, annotations=annotations)
         return world(pvs, snapshot=objects, policy=Policy(deletions=GUARD), **fields)

@@ -1,7 +1,6 @@
 """What happens to the draft of a package, and the causes that every change of content names."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 
@@ -192,9 +191,7 @@ def decide_conflicts(world: Cluster) -> None:
         (decide_conflicts, "the conflict policies"),
     ],
 )
-def test_what_is_configured_is_named_beside(
-    world: Cluster, act: Callable[[Cluster], None], words: str
-) -> None:
+def test_what_is_configured_is_named_beside(world: Cluster, act, words) -> None:
     """None of these changes the content here by itself, so something else does: both are told."""
     act(world)
     edit_context(world)
@@ -249,9 +246,7 @@ ASKED = (ConflictRecord(path="a.yaml", field="spec", upstream="1", local="2"),)
             "The upstream repository was https://host/blueprints, and is https://host/mirror; same commit"),
     ],
 )  # fmt: skip
-def test_cause_of_a_change_is_what_changed(
-    record: dict[str, Any] | None, resolved: dict[str, Any], *, draft: bool, cause: str
-) -> None:
+def test_cause_of_a_change_is_what_changed(record, resolved, draft, cause) -> None:
     opened = a_draft() if draft else None
     given = {"pin": a_pin(), "base": a_pin(), "draft_base": a_pin(), "inputs": "same", "facts": ENGINE}
     content = RenderedVariant(WEB, Package(NEW), None, time=30)

@@ -59,9 +59,7 @@ LINES = "".join(f"line{n}: {n}\n" for n in range(9))
             ({"a": File.of(b"\xff1")}, {"a": File.of(b"\xff3")}), False, id="binary"),
     ],
 )  # fmt: skip
-def test_differences_are_equal_if_their_text_is(
-    one: tuple[Files, Files], other: tuple[Files, Files], is_equal: bool
-) -> None:
+def test_differences_are_equal_if_their_text_is(one, other, is_equal) -> None:
     reader = ImpactReader(RiskPolicy())
     digests = [reader.impact(*sides, [name]).digest for sides, name in ((one, "web"), (other, "db"))]
 
@@ -103,9 +101,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "group", "category"), CASES, ids=[case[0] for case in CASES])
-def test_resource_of_a_class_is_a_risk_when_it_comes_changes_or_goes(
-    kind: str, group: str, category: str
-) -> None:
+def test_resource_of_a_class_is_a_risk_when_it_comes_changes_or_goes(kind, group, category) -> None:
     old, new = files(a=resource(kind, group=group)), files(a=resource(kind, group=group, body="x: 1\n"))
 
     assert risks({}, new) == [f"{category}: adds {kind} web"]
@@ -127,9 +123,7 @@ NOTED = "  labels: {labels}\n  annotations: {annotations}\n"
         ("ClusterRoleBinding", "{}", "{rbac.authorization.kubernetes.io/autoupdate: 'true'}", True),
     ],
 )
-def test_metadata_of_a_role_is_a_risk_where_it_grants_something(
-    kind: str, labels: str, annotations: str, *, is_risk: bool
-) -> None:
+def test_metadata_of_a_role_is_a_risk_where_it_grants_something(kind, labels, annotations, is_risk) -> None:
     old, new = (
         files(a=resource(kind, group="rbac.authorization.k8s.io", body=body))
         for body in ("", NOTED.format(labels=labels, annotations=annotations))
@@ -205,9 +199,7 @@ NGINX = "docker.io/library/nginx:1"
         ({}, pod("{name: nginx}"), ("ghcr.io",), []),
     ],
 )
-def test_image_of_a_registry_that_is_not_in_use_is_a_risk(
-    before: Files, after: Files, registries: tuple[str, ...], images: list[str]
-) -> None:
+def test_image_of_a_registry_that_is_not_in_use_is_a_risk(before, after, registries, images) -> None:
     policy = RiskPolicy(registries=registries)
 
     assert [line for line in risks(before, after, policy) if line.startswith("registry")] == [

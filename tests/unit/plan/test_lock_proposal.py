@@ -186,9 +186,7 @@ BY_HAND = "; `reconciler lock` in a working copy writes them all the same, to be
         pytest.param(None, OPEN, tree_id(B), "", id="it is open"),
     ],
 )
-def test_lock_that_people_refused_is_not_proposed_again(
-    branch: LockBranch | None, pull: PullRequest | None, computed: Any, message: str
-) -> None:
+def test_lock_that_people_refused_is_not_proposed_again(branch, pull, computed, message) -> None:
     found = proposal(LOCK, branch, *((pull,) if pull else ()), computed_tree=computed)
 
     assert found is not None
@@ -304,9 +302,7 @@ def moved(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("waits", [False, True])
-def test_pin_moves_to_what_its_upstream_means(
-    old: UpstreamLock | None, selector: dict[str, Any], change: tuple[str, str] | None, waits: bool
-) -> None:
+def test_pin_moves_to_what_its_upstream_means(old, selector, change, waits) -> None:
     found = moved(old, selector, waits=waits)
 
     if change is None:
@@ -444,9 +440,7 @@ def test_pin_leaves_after_its_package() -> None:
         ({"a"}, set(), False, False),
     ],
 )
-def test_branch_starts_anew_where_that_undoes_nothing(
-    behind: set[str], edited: set[str], *, only_locks: bool, renews: bool
-) -> None:
+def test_branch_starts_anew_where_that_undoes_nothing(behind, edited, only_locks, renews) -> None:
     branch = replace(BRANCH, behind=frozenset(behind), edited_files=frozenset(edited), only_locks=only_locks)
 
     assert branch.renews is renews

@@ -31,9 +31,7 @@ CLAIM = Loss("dev", NamedObject(PVC, "web", "db"), PVC, 1, is_complete=True)
         (CLAIM, "PersistentVolumeClaim web/db", "its data with it"),
     ],
 )  # fmt: skip
-def test_text_names_what_goes_and_never_calls_an_unknown_number_none(
-    loss: Loss, cause: str, objects: str
-) -> None:
+def test_text_names_what_goes_and_never_calls_an_unknown_number_none(loss, cause, objects) -> None:
     assert loss.text == f"dev: {cause} takes {objects}"
 
 
@@ -47,9 +45,7 @@ def test_text_names_what_goes_and_never_calls_an_unknown_number_none(
         pytest.param(WEB._replace(path="db"), [LOSS], False, id="another package"),
     ],
 )
-def test_consent_is_to_removed_objects_of_one_package(
-    package: PackageKey, losses: list[Loss], *, is_same: bool
-) -> None:
+def test_consent_is_to_removed_objects_of_one_package(package, losses, is_same) -> None:
     assert (loss_consent(package, losses) == loss_consent(WEB, [LOSS])) is is_same
 
 

@@ -177,9 +177,7 @@ def test_function_configuration_that_upstream_removed_goes_although_a_mutator_ch
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_function_configuration_that_upstream_changed_is_asked_about_only_if_a_person_did_too(
-    *, edited: bool
-) -> None:
+def test_function_configuration_that_upstream_changed_is_asked_about_only_if_a_person_did_too(edited) -> None:
     before, after = ({"labels_yaml": LABELS.format(n)} for n in ("small", "large"))
     world = start(before, after, pipeline=labelled("labels.yaml"))
     if edited:

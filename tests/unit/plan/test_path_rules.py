@@ -137,9 +137,7 @@ def test_new_packages_of_other_variants_are_in_the_way() -> None:
         (("webs",), (), None),
     ],
 )
-def test_tag_blocks_the_tags_of_a_package(
-    tags: tuple[str, ...], published: tuple[int, ...], message: str | None
-) -> None:
+def test_tag_blocks_the_tags_of_a_package(tags, published, message) -> None:
     commit = Commit(oid("f1"), 1)
     revisions = tuple(
         PackageRevision("web", f"v{n}", n, Lifecycle.PUBLISHED, f"refs/tags/web/v{n}", commit, oid("c1"))
@@ -180,9 +178,7 @@ def nested(
         pytest.param({"a": "web", "b": "webs"}, (), (URL,), id="they are not nested"),
     ],
 )
-def test_nothing_is_nested(
-    wanted: Mapping[str, str], applied: tuple[str, ...], urls: tuple[str, ...]
-) -> None:
+def test_nothing_is_nested(wanted, applied, urls) -> None:
     assert nested(wanted, applied, urls) == []
 
 

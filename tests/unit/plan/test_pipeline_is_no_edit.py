@@ -294,9 +294,7 @@ metadata:
         (PIPELINES["apply-setters"][0], "a.yaml", ("size: s", "size: mine"), ""),
     ],
 )  # fmt: skip
-def test_an_edit_that_a_function_writes_over_is_named(
-    function: dict[str, Any], path: str, edit: tuple[str, str], lost: str
-) -> None:
+def test_an_edit_that_a_function_writes_over_is_named(function, path, edit, lost) -> None:
     before = {"a_yaml": app(), "b_yaml": app("b"), "set_yaml": SERVICES}
     world = start([function], before, {**before, "b_yaml": app("b", "blue")})
     there = world.repositories["edge"].at(MAIN).packages["web"][path].data.decode()

@@ -236,9 +236,7 @@ def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
             "", 1),), "group": "g"}, Package(oid("e5")), None, "e9", id="written in a group"),
     ],
 )  # fmt: skip
-def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(
-    change: Mapping[str, Any], fresh: Any, draft: Any, tree: str
-) -> None:
+def test_proposed_tree_is_what_was_written_or_is_still_up_to_date(change, fresh, draft, tree) -> None:
     record = record_of(replace(KEPT, **change), a_resolved(draft=draft), fresh)
 
     assert record.output_tree == (oid(tree) if tree else "")
@@ -295,9 +293,7 @@ LEAVING = SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED, record=OLD),))
             id="no record"),
     ],
 )  # fmt: skip
-def test_record_leaves_after_everything_that_names_it(
-    change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], stays: bool
-) -> None:
+def test_record_leaves_after_everything_that_names_it(change, target, fields, stays) -> None:
     change = replace(KEPT, reason=Reason.NOT_OURS, **change)  # type: ignore[assignment]
 
     files = files_of(change, None, None, a_target(**target), old=OLD, **{"diff": LEAVING, **fields})  # type: ignore[arg-type]
@@ -382,9 +378,7 @@ def a_lock(revision: int = 1, **fields: Any) -> Any:
             id="applied before"),
     ],
 )  # fmt: skip
-def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(
-    change: Mapping[str, Any], fields: Mapping[str, Any], revision: int | None
-) -> None:
+def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(change, fields, revision) -> None:
     files = files_of(replace(KEPT, **change), a_resolved(), **fields)
 
     assert files.get(LOCK, {}).get("commit") == (oid(f"a{revision}") if revision else None)
@@ -461,9 +455,7 @@ ROLLOUT_PATH = record_path(ROLLOUT)
         pytest.param({"set_records": {FLEET.key: SET_RECORD}, "readable": False}, True, id="it is unread"),
     ],
 )
-def test_record_of_a_rollout_stays_while_its_set_is_not_understood(
-    fields: Mapping[str, Any], stays: bool
-) -> None:
+def test_record_of_a_rollout_stays_while_its_set_is_not_understood(fields, stays) -> None:
     given = dict(fields)
     control = replace(web_context().inventory.control, readable=given.pop("readable", True))
     inventory = {"rollouts": {ROLLOUT.rollout: ROLLOUT}, "control": control, **given}

@@ -251,9 +251,7 @@ def test_a_hotfix_after_a_rollback_is_no_second_rollback(world: ModelWorld) -> N
         ({7: PullState.CLOSED, 12: PullState.CLOSED}, True),
     ],
 )
-def test_newest_pull_request_of_a_package_decides_whether_it_was_rejected(
-    pulls: dict[int, PullState], *, is_rejected: bool
-) -> None:
+def test_newest_pull_request_of_a_package_decides_whether_it_was_rejected(pulls, is_rejected) -> None:
     made = [
         PullRequest(f"drafts/web/packagevariant-{n}", "main", "", "", number=n, state=state)
         for n, state in pulls.items()

@@ -61,9 +61,7 @@ def opened(plan: Plan) -> list[str]:
         ({"max_open": 5, "max_new": 3}, [3, 2, 0]),
     ],
 )
-def test_every_run_opens_pull_requests_up_to_the_limits(
-    world: ModelWorld, settings: dict[str, int], runs: list[int]
-) -> None:
+def test_every_run_opens_pull_requests_up_to_the_limits(world: ModelWorld, settings, runs) -> None:
     limit(world, **settings)
 
     assert [len(opened(world.run())) for _ in runs] == runs

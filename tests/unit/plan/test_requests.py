@@ -188,9 +188,7 @@ STAYS: Mapping[str, Any] = {"writes": (), "op": Op.KEEP, "reason": Reason.UP_TO_
         pytest.param({}, {}, {"downstream": PackageKey(URL, "moved")}, None, id="variant moved elsewhere"),
     ],
 )  # fmt: skip
-def test_content_of_a_pull_request(
-    change: Mapping[str, Any], target: Mapping[str, Any], resolved: Mapping[str, Any], want: object
-) -> None:
+def test_content_of_a_pull_request(change, target, resolved, want) -> None:
     assert content(a_change(**change), a_target(**target), resolved=a_resolved(**resolved)) == want
 
 

@@ -157,9 +157,7 @@ UNLISTED: Mapping[str, Any] = {"desired": Desired()}
             {}, ("in review", "", "")),
     ],
 )  # fmt: skip
-def test_phase_of_what_nothing_holds(
-    change: Mapping[str, Any], target: Mapping[str, Any], fields: Mapping[str, Any], want: object
-) -> None:
+def test_phase_of_what_nothing_holds(change, target, fields, want) -> None:
     assert word(replace(KEPT, **change), a_target(**target), **fields) == want
 
 
@@ -200,13 +198,7 @@ WITH_PROPOSAL = {"view": replace(EDGE, branches={DELETION: Commit(oid("a9"), 25)
             id="write was pushed"),
     ],
 )  # fmt: skip
-def test_branch_that_waits_after_the_effects(
-    change: Mapping[str, Any],
-    target: Mapping[str, Any],
-    missing: Unfinished | None,
-    is_wanted: bool,
-    want: tuple[str, int],
-) -> None:
+def test_branch_that_waits_after_the_effects(change, target, missing, is_wanted, want) -> None:
     fields = {} if is_wanted else {"downstreams": {}}
 
     status = status_of(replace(KEPT, **change), a_target(**target), missing=missing, **fields)
@@ -243,9 +235,7 @@ def test_time_without_a_branch_or_main_is_that_of_the_configuration() -> None:
         pytest.param([], (0, 33), id="none"),
     ],
 )  # fmt: skip
-def test_rejected_package_names_the_pull_request_that_a_person_closed(
-    pulls: list[Any], want: tuple[int, int]
-) -> None:
+def test_rejected_package_names_the_pull_request_that_a_person_closed(pulls, want) -> None:
     change = replace(KEPT, reason=Reason.REJECTED)
     control = replace(world().control, commit=Commit(oid("c"), 33))
 
@@ -267,9 +257,7 @@ def test_rejected_package_names_the_pull_request_that_a_person_closed(
         (False, (CLAIMED.owned_by(variant_key(ObjectName("default", "w"))),), (Phase.STALLED, "Error", "")),
     ],
 )
-def test_variant_without_a_package_has_a_status_too(
-    placed: bool, problems: tuple[Problem, ...], want: tuple[Phase, str, str]
-) -> None:
+def test_variant_without_a_package_has_a_status_too(placed, problems, want) -> None:
     fields: dict[str, Any] = {} if placed else {"downstreams": {}}
     context = web_context(resolution=Resolution(problems=problems), **fields)
 

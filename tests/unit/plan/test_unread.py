@@ -39,9 +39,7 @@ def view(reason: Reason | None, unavailable: OnUnavailable) -> RepositoryView:
     ("reason", "unavailable"),
     list(product([None, Reason.REPOSITORY_UNAVAILABLE, Reason.INVALID_MANIFEST], OnUnavailable)),
 )
-def test_only_an_unread_repository_whose_policy_says_so_is_a_failure(
-    reason: Reason | None, unavailable: OnUnavailable
-) -> None:
+def test_only_an_unread_repository_whose_policy_says_so_is_a_failure(reason, unavailable) -> None:
     is_failure = reason is Reason.REPOSITORY_UNAVAILABLE and unavailable is OnUnavailable.FAIL
 
     assert is_unavailable(view(reason, unavailable)) is is_failure
@@ -141,9 +139,7 @@ def kept(change: Change, head: str, url: str = URL, **target: Any) -> tuple[Chan
         pytest.param({"variant": None}, BRANCH, {}, False, id="package of nobody"),
     ],
 )
-def test_pull_request_is_about_a_package(
-    change: dict[str, Any], head: str, target: dict[str, Any], is_kept: bool
-) -> None:
+def test_pull_request_is_about_a_package(change, head, target, is_kept) -> None:
     changed = replace(CHANGE, **change)
 
     found, problems = kept(changed, head, **target)

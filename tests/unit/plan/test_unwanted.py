@@ -121,10 +121,7 @@ ALIKE = replace(LATEST, revision=1, workspace="v1", commit=Commit(oid("f1"), 1),
     ids=["the latest tag", "marked already", "of several branches its content", "none of it", "no tag"],
 )
 def test_proposal_of_a_deletion_marks_the_tag_that_porch_would_delete(
-    published: tuple[PackageRevision, ...],
-    branches: tuple[str, ...],
-    views: tuple[str, ...],
-    marked: list[tuple[str, str]],
+    published, branches, views, marked
 ) -> None:
     view = replace(EDGE, branches={branch: Commit(oid("a9"), 25) for branch in branches})
     target = a_target(view=view, package=replace(ON_MAIN, published=published))
@@ -299,9 +296,7 @@ def at_former_place(reason: Reason = Reason.MOVED, *, problem: str = "", branch:
             True, id="nobody can look"),
     ],
 )  # fmt: skip
-def test_package_at_a_former_place(
-    given: dict[str, Any], variants: bool, op: Op, reason: Reason, waits: bool
-) -> None:
+def test_package_at_a_former_place(given, variants, op, reason, waits) -> None:
     target = at_former_place(**given)
     wanted = replace(a_resolved(), downstream=PackageKey(PACKAGE.url, "b/web"))
     fields: dict[str, Any] = {"variants": {WEB: a_desired()}, "resolved": {WEB: wanted}} if variants else {}
@@ -395,9 +390,7 @@ DOWN = Problem(Location("repositories.yaml", 1), Reason.REPOSITORY_UNAVAILABLE, 
         pytest.param(None, {"view": {"problem": DOWN}}, True, id="its repository cannot be read"),
     ],
 )
-def test_refused_deletion_waits_while_its_package_may_be_there(
-    target: dict[str, Any] | None, fields: dict[str, Any], waits: bool
-) -> None:
+def test_refused_deletion_waits_while_its_package_may_be_there(target, fields, waits) -> None:
     given = dict(fields)
     refused = RefusedDeletionsRecord(packages=(RefusedPackage(url=PACKAGE.url, path="web", of=9),))
     view = replace(EDGE, **given.pop("view", {}))

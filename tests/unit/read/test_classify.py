@@ -165,9 +165,7 @@ def test_object_of_ours_is_a_manifest_or_stalls_with_its_fault(case: tuple[Any, 
         ("- a\n", "(a list)", "f.yaml"),
     ],
 )
-def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(
-    text: str, foreign: str, broken: str
-) -> None:
+def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(text, foreign, broken) -> None:
     assert classified(text) == Classification(foreign=foreign, broken=broken)
 
 
@@ -207,9 +205,7 @@ def test_object_inside_one_of_another_api_is_of_that_api(field: str) -> None:
     ("group", "meant"),
     [("pkg.crosplane.io", "pkg.crossplane.io"), ("data.packging.carvel.dev", "data.packaging.carvel.dev")],
 )
-def test_misspelt_group_of_a_dependency_dialect_is_an_error_and_keeps_its_file(
-    group: str, meant: str
-) -> None:
+def test_misspelt_group_of_a_dependency_dialect_is_an_error_and_keeps_its_file(group, meant) -> None:
     found = classified(f"apiVersion: {group}/v1\nkind: Provider\n{NAMED}")
 
     (problem,) = found.problems

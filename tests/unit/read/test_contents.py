@@ -50,9 +50,7 @@ def test_package_over_its_byte_limit_is_refused(tmp_path: Path, package_bytes: i
 
 
 @pytest.mark.parametrize(("run_bytes", "count"), [(3, 0), (4, 1), (7, 1), (8, 2), (9, 2)])
-def test_packages_over_the_limit_of_a_run_are_left_to_the_next_one(
-    tmp_path: Path, run_bytes: int, count: int
-) -> None:
+def test_packages_over_the_limit_of_a_run_are_left_to_the_next_one(tmp_path: Path, run_bytes, count) -> None:
     repos = [make_repository(tmp_path / name, {"p/Kptfile": f"{name}."}) for name in ("one", "two")]
     mirrors = Mirrors(tmp_path / "cache")
     trees = {mirrors.open(str(repo.path)).url: frozenset({repo.tree("main", "p")}) for repo in repos}

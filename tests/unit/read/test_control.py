@@ -147,9 +147,7 @@ class Fork:
         ("head", "featrue", "Did you mean feature?"),
     ],
 )
-def test_side_that_is_not_there_is_named(
-    tmp_path: Path, mirrors: Mirrors, side: str, unknown: str, hint: str
-) -> None:
+def test_side_that_is_not_there_is_named(tmp_path: Path, mirrors: Mirrors, side, unknown, hint) -> None:
     Fork(tmp_path)
 
     with pytest.raises(UsageError) as caught:
@@ -217,9 +215,7 @@ def test_paths_that_differ_are_found_in_whichever_history_has_the_commits(
 
 
 @pytest.mark.parametrize(("is_local", "fetched"), [(False, ["gone"]), (True, [])])
-def test_objects_of_a_remote_history_are_fetched_if_nobody_has_them(
-    is_local: bool, fetched: list[str]
-) -> None:
+def test_objects_of_a_remote_history_are_fetched_if_nobody_has_them(is_local, fetched) -> None:
     asked: list[Oid] = []
     opened = SimpleNamespace(
         mirror=SimpleNamespace(is_local=is_local, ensure=asked.extend),

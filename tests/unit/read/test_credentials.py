@@ -73,9 +73,7 @@ def test_signing_key_is_read_on_first_use(tmp_path: Path) -> None:
         ({CONTROL_KNOWN_HOSTS: "/hosts"}, Credential("", "", None, Path("/hosts"))),
     ],
 )
-def test_control_repository_has_its_credential_in_the_environment(
-    environment: dict[str, str], credential: Credential | None
-) -> None:
+def test_control_repository_has_its_credential_in_the_environment(environment, credential) -> None:
     find = control_credential(environment)
 
     assert [find("https://host/a"), find("/srv/b")] == [credential] * 2
@@ -119,9 +117,7 @@ def test_key_has_the_user_and_the_known_hosts_of_its_rule(tmp_path: Path) -> Non
         (CredentialRule("https://host", token_file="{file}"), b" \n", "file {file} is empty"),
     ],
 )  # fmt: skip
-def test_missing_credential_names_its_rule_and_the_reason(
-    tmp_path: Path, rule: CredentialRule, content: bytes | None, why: str
-) -> None:
+def test_missing_credential_names_its_rule_and_the_reason(tmp_path: Path, rule, content, why) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
@@ -159,9 +155,7 @@ HINT = "Set it, or correct spec.commits of reconciler.yaml."
             "file /nowhere/key cannot be read: No such file or directory"),
     ],
 )  # fmt: skip
-def test_missing_key_of_signatures_is_named(
-    policy: CommitPolicy, environment: dict[str, str], why: str
-) -> None:
+def test_missing_key_of_signatures_is_named(policy, environment, why) -> None:
     read = commit_signing(policy, environment).read_key
     assert read is not None
     with pytest.raises(UnavailableError) as caught:

@@ -62,7 +62,5 @@ def test_file_over_the_limit_is_one_broken_document() -> None:
         ("metadata:\n    name: x\n  namespace: n\n", ClaimedIdentity(name="x")),
     ],
 )  # fmt: skip
-def test_identity_of_a_broken_document_is_guessed_from_its_lines(
-    text: str, identity: ClaimedIdentity
-) -> None:
+def test_identity_of_a_broken_document_is_guessed_from_its_lines(text, identity) -> None:
     assert guess_identity(text.encode()) == identity

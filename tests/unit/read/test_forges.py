@@ -144,9 +144,7 @@ def test_unreachable_forge_makes_each_view_of_its_repository_unavailable_and_no_
 
 
 @pytest.mark.parametrize("state", PullState)
-def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(
-    fleet: Fleet, state: PullState
-) -> None:
+def test_open_pull_request_whose_branch_is_not_here_was_pushed_meanwhile(fleet: Fleet, state) -> None:
     fleet.repository("edge", (pull("new", state=state),))
     view = fleet.view("edge")
 
@@ -235,9 +233,7 @@ class Listing(ApiForge):
         ({(KEEPS, "a"), (TAKES, "a"), (TAKES, "b")}, ["a"]),
     ],
 )
-def test_conflict_with_both_boxes_ticked_is_noted(
-    fleet: Fleet, ticks: set[tuple[str, str]], named: list[str]
-) -> None:
+def test_conflict_with_both_boxes_ticked_is_noted(fleet: Fleet, ticks, named) -> None:
     propose(fleet.repository("edge", (pull("a", ticks=frozenset(ticks)),)), "a")
 
     notes = fleet.read(fleet.view("edge")).notes

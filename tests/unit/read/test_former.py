@@ -57,11 +57,7 @@ STALLS = ObjectKey(GROUP, "Repository", "default", "edge")
         ([("edge", URL, {"branch": "prod"})], {"branch": ""}, None),
     ],
 )  # fmt: skip
-def test_place_is_former_where_no_repository_is_any_more(
-    repositories: list[tuple[str, str, dict[str, str]]],
-    declared: dict[str, Any],
-    former: tuple[Reason, bool] | None,
-) -> None:
+def test_place_is_former_where_no_repository_is_any_more(repositories, declared, former) -> None:
     fields = {key: declared[key] for key in ("registration", "branch") if key in declared}
     located = [registration(url, name=name, **{"branch": "main", **git}) for name, url, git in repositories]
     stalled = frozenset({STALLS} if "stalled" in declared else ())

@@ -58,9 +58,7 @@ def write_group(repo: Repo, branch: str = GROUP) -> None:
         ({"README.md": "more"}, set()),
     ],
 )
-def test_package_is_dropped_if_people_took_its_change_back(
-    repo: Repo, read: Read, changes: dict[str, str | None], dropped: set[str]
-) -> None:
+def test_package_is_dropped_if_people_took_its_change_back(repo: Repo, read: Read, changes, dropped) -> None:
     write_group(repo)
     repo.commit(changes, branch=GROUP)
 
@@ -90,9 +88,7 @@ def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo
 
 
 @pytest.mark.parametrize(("below", "named"), [(49, ("db", "web")), (50, ())])
-def test_merged_group_is_searched_for_our_commit_to_a_depth(
-    repo: Repo, read: Read, below: int, named: tuple[str, ...]
-) -> None:
+def test_merged_group_is_searched_for_our_commit_to_a_depth(repo: Repo, read: Read, below, named) -> None:
     write_group(repo)
     for number in range(below):
         repo.commit({"README.md": str(number)}, branch=GROUP)

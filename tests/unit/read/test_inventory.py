@@ -117,9 +117,7 @@ def with_state(root: Path, *records: PackageVariantRecord | SetRecord) -> None:
     ],
     ids=["read", "removed", "not parsed", "not among the manifests any more", "paths that do not exist"],
 )  # fmt: skip
-def test_file_that_declared_objects_is_read_or_removed_or_unknown(
-    tmp_path: Path, files: dict[str, str], broken: bool
-) -> None:
+def test_file_that_declared_objects_is_read_or_removed_or_unknown(tmp_path: Path, files, broken) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, **files})
     with_state(tmp_path, RECORD)
@@ -147,9 +145,7 @@ def test_renamed_instance_is_noted(tmp_path: Path) -> None:
         ("  rollouts:\n  - waves: [{name: a, selector: {}, soak: 1h}]\n", None, True),
     ],
 )
-def test_time_is_read_only_where_the_plan_depends_on_it(
-    tmp_path: Path, policy: str, refused: RefusedMerge | None, is_used: bool
-) -> None:
+def test_time_is_read_only_where_the_plan_depends_on_it(tmp_path: Path, policy, refused, is_used) -> None:
     create(tmp_path, "up", {"web/Kptfile": KPTFILE})
     create(tmp_path, "control", {**BASE, "reconciler.yaml": CONFIG + policy})
     with_state(tmp_path, replace(RECORD, refused=refused))

@@ -1,6 +1,5 @@
 """The reviewed lock: pins, the branch that proposes another one, and the digests of images."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,9 +145,7 @@ def read_images(tmp_path: Path, data: bytes, limit: int = 1000) -> ImageDigests:
         (lambda data: data, 20, "more than 20"),
     ],
 )
-def test_unreadable_digests_pin_nothing(
-    tmp_path: Path, change: Callable[[bytes], bytes], limit: int, message: str
-) -> None:
+def test_unreadable_digests_pin_nothing(tmp_path: Path, change, limit, message) -> None:
     images = read_images(tmp_path, change(images_bytes()), limit)
 
     assert images.problem is not None

@@ -314,9 +314,7 @@ SHARED: dict[str, tuple[dict[str, str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("files", "declared"), SHARED.values(), ids=SHARED)
-def test_packages_of_a_shared_control_repository_are_no_manifests(
-    world: Make, files: dict[str, str], declared: list[str]
-) -> None:
+def test_packages_of_a_shared_control_repository_are_no_manifests(world: Make, files, declared) -> None:
     manifests = read_shared(world(files))
 
     assert (names(manifests), manifests.problems) == (declared, ())

@@ -1,6 +1,5 @@
 """The commit that removed a manifest is the evidence that its packages may go; nothing else is."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,9 +97,7 @@ def by_a_merge(repo: Repo) -> Removal:
     "remove", [by_file, from_file, after_a_move, twice, after_damage, on_a_branch, on_both_sides, by_a_merge]
 )
 @pytest.mark.parametrize("is_applied", [True, False], ids=["after the last run", "whenever"])
-def test_last_commit_that_took_an_object_away_is_its_evidence(
-    repo: Repo, remove: Callable[[Repo], Removal], is_applied: bool
-) -> None:
+def test_last_commit_that_took_an_object_away_is_its_evidence(repo: Repo, remove, is_applied) -> None:
     first = repo.oid("main")
     expected = remove(repo)
     for number in (3, 4):

@@ -29,9 +29,7 @@ def scheduled(*schedule: str, timezone: str = "Europe/Berlin") -> Policy:
         ("2026-03-29T01:00", ("30 2 * * *",), ALWAYS_OPEN),
     ],
 )
-def test_pull_requests_open_within_the_schedule_in_its_time_zone(
-    now: str, schedule: tuple[str, ...], opening: Opening
-) -> None:
+def test_pull_requests_open_within_the_schedule_in_its_time_zone(now, schedule, opening) -> None:
     time = datetime.fromisoformat(now).replace(tzinfo=UTC).timestamp()
 
     assert read_opening(scheduled(*schedule), time) == opening

@@ -256,9 +256,7 @@ def test_served_apis_are_derived_from_names_objects_and_definitions(world: Calla
         ("d c b a", "4 resource names are of unknown kinds (a, b, c, …)"),
     ],
 )
-def test_unknown_resource_names_are_noted_and_not_recorded(
-    world: Callable[..., World], names: str, told: str
-) -> None:
+def test_unknown_resource_names_are_noted_and_not_recorded(world: Callable[..., World], names, told) -> None:
     resources = parse_api_resources("\n".join(names.split()) + "\n")
     assert resources.serves(GroupKind("", "Pod")) is (names == "pods")
 
@@ -286,9 +284,7 @@ def test_unknown_resource_names_are_noted_and_not_recorded(
         ("Cluster.velero.io", (GroupKind("velero.io", "Cluster"),)),
     ],
 )
-def test_kinds_are_parsed_as_in_kubectl_without_their_version(
-    text: str, kinds: tuple[GroupKind, ...]
-) -> None:
+def test_kinds_are_parsed_as_in_kubectl_without_their_version(text, kinds) -> None:
     resources = parse_api_resources(TABLE)
 
     assert parse_kinds(text, resources) == kinds

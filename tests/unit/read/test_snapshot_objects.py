@@ -40,9 +40,7 @@ def body(api_version: str = "v1", kind: str = "Thing", **fields: Any) -> dict[st
         (body(metadata={"annotations": "odd"}), body(metadata={"annotations": "odd"})),
     ],
 )  # fmt: skip
-def test_what_is_private_or_changes_all_the_time_is_dropped(
-    given: dict[str, Any], kept: dict[str, Any]
-) -> None:
+def test_what_is_private_or_changes_all_the_time_is_dropped(given, kept) -> None:
     before = json.dumps(given)
 
     assert drop_private(given) == kept
@@ -84,9 +82,7 @@ APPLICATION = {
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": []}, None),
     ],
 )  # fmt: skip
-def test_status_is_kept_of_the_kinds_that_gates_and_upgrades_read(
-    api_version: str, kind: str, status: Any, kept: dict[str, Any] | None
-) -> None:
+def test_status_is_kept_of_the_kinds_that_gates_and_upgrades_read(api_version, kind, status, kept) -> None:
     expected = body(api_version, kind) | ({} if kept is None else {"status": kept})
 
     assert drop_private(body(api_version, kind, status=status)) == expected

@@ -249,9 +249,7 @@ def test_records_share_equal_values_and_keep_their_types(world: Callable[..., Wo
         *({"repo": "edge", "package": "db", "more": 1}, {"repo": ["edge"], "package": None}),
     ],
 )
-def test_spec_that_records_share_is_the_one_that_was_written(
-    downstream: dict[str, Any] | None, world: Callable[..., World]
-) -> None:
+def test_spec_that_records_share_is_the_one_that_was_written(downstream, world: Callable[..., World]) -> None:
     spec = {"upstream": {"repo": "up"}, "downstream": downstream, "pipeline": {"mutators": []}}
     written = [replace(DB, name=name, spec=spec) for name in "ab"]
     made = world({LINES: b"".join(map(record_bytes, written))})

@@ -72,9 +72,7 @@ GITHUB, GITLAB = ForgeKind.GITHUB, ForgeKind.GITLAB
 
 
 @pytest.mark.parametrize(("size", "text"), [(20, "* @team" + "\ufffd" * 13), (21, "")])
-def test_owners_of_code_that_are_too_long_are_not_read(
-    repo: Repo, tmp_path: Path, size: int, text: str
-) -> None:
+def test_owners_of_code_that_are_too_long_are_not_read(repo: Repo, tmp_path: Path, size, text) -> None:
     repo.commit({"CODEOWNERS": b"* @team".ljust(size, b"\xff")})
     policy = Policy(
         forges=(ForgeRule(str(repo.path), GITHUB),),
@@ -88,9 +86,7 @@ def test_owners_of_code_that_are_too_long_are_not_read(
 
 
 @pytest.mark.parametrize(("is_used", "branch"), [(True, "main"), (False, "main"), (True, "gone")])
-def test_owners_of_code_are_read_where_they_count(
-    repo: Repo, tmp_path: Path, *, is_used: bool, branch: str
-) -> None:
+def test_owners_of_code_are_read_where_they_count(repo: Repo, tmp_path: Path, is_used, branch) -> None:
     repo.commit({".github/CODEOWNERS": "* @team", "docs/CODEOWNERS": "* @docs"})
     rules, people = (ForgeRule(str(repo.path), GITHUB),), PullRequestPolicy(code_owners=is_used)
     item = registration(str(repo.path), branch=branch)

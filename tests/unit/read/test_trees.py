@@ -111,9 +111,7 @@ def test_package_is_found_at_the_tags_of_the_whole_repository(world: World) -> N
 @pytest.mark.parametrize(
     "upstream", [{"repo": "gone"}, {"repo": "nobodys"}, {"repo": ""}, {"package": ""}, {"package": "db"}]
 )
-def test_upstream_without_a_package_or_an_available_repository_has_none(
-    world: World, upstream: Mapping[str, str]
-) -> None:
+def test_upstream_without_a_package_or_an_available_repository_has_none(world: World, upstream) -> None:
     assert world.read({"branch": "main", **upstream}) == {}
     assert world.read({"branch": "main", "package": "/web/"}) == world.web(world.second)
 
@@ -148,9 +146,7 @@ def test_repository_of_an_upstream_lock_is_found_by_each_of_its_addresses(world:
     ("directory", "commit", "repo"),
     [("web", None, "https://unknown.example/up"), ("web", "1" * 40, ""), ("db", None, ""), ("web", "''", "")],
 )
-def test_upstream_lock_of_something_unknown_has_no_package(
-    world: World, directory: str, commit: str | None, repo: str
-) -> None:
+def test_upstream_lock_of_something_unknown_has_no_package(world: World, directory, commit, repo) -> None:
     lock_file(world, directory, commit, repo)
 
     assert world.read() == {}

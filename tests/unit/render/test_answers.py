@@ -384,9 +384,7 @@ def test_kept_question_stays_kept_whatever_the_draft_has_now() -> None:
         ("upstream", None, "", ""),
     ],
 )
-def test_policy_that_decided_before_is_named_if_it_still_decides_so(
-    side: str, decision: ConflictDecision | None, policy: str, source: str
-) -> None:
+def test_policy_that_decided_before_is_named_if_it_still_decides_so(side, decision, policy, source) -> None:
     of_policy = asked(side=side, choose=lambda _: decision)
 
     answer = Answer(ASKED_ABOUT, AnsweredBy.POLICY, "mine", policy, source)
@@ -416,9 +414,7 @@ OF_LINES: dict[str, tuple[ConflictName | None, str | None, AnsweredBy | None]] =
 
 
 @pytest.mark.parametrize(("kept", "written", "by"), OF_LINES.values(), ids=OF_LINES)
-def test_question_about_lines_is_answered_by_any_edit_of_their_file(
-    kept: ConflictName | None, written: str | None, by: AnsweredBy | None
-) -> None:
+def test_question_about_lines_is_answered_by_any_edit_of_their_file(kept, written, by) -> None:
     of_lines = context(
         answers=Answers({LINES: ""}, {LINES: ""}, frozenset({kept} if kept else ())),
         files=package({"notes.txt": "now\n"}),

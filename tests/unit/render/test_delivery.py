@@ -59,9 +59,7 @@ EDITS: dict[str, tuple[File | None, list[tuple[bytes, bytes]], list[tuple[str, .
 
 
 @pytest.mark.parametrize(("new", "edits", "want"), EDITS.values(), ids=EDITS)
-def test_edit_stays_and_every_differing_value_is_a_conflict(
-    new: File | None, edits: list[tuple[bytes, bytes]], want: list[tuple[str, ...]]
-) -> None:
+def test_edit_stays_and_every_differing_value_is_a_conflict(new, edits, want) -> None:
     theirs = generated()
     for edit in edits:
         theirs = edited(theirs, *edit)

@@ -99,9 +99,7 @@ def test_policy_that_now_chooses_upstream_writes_its_value() -> None:
         pytest.param({DRAFT: BROKEN}, {"draft_base": a_pin(1)}, id="the draft"),
     ],
 )
-def test_side_that_cannot_be_read_blocks_the_package(
-    contents: dict[Oid, Files], fields: dict[str, Any]
-) -> None:
+def test_side_that_cannot_be_read_blocks_the_package(contents, fields) -> None:
     result = updated(contents, **fields)
 
     assert isinstance(result, Blocked)

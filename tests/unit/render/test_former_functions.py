@@ -129,9 +129,7 @@ def test_untouched_files_in_flow_style_lose_what_a_dropped_function_wrote() -> N
 
 
 @pytest.mark.parametrize("function", [LABELS, NAMESPACE], ids=["labels", "namespace"])
-def test_file_that_a_changed_setter_makes_anew_loses_what_a_dropped_function_wrote(
-    function: dict[str, Any],
-) -> None:
+def test_file_that_a_changed_setter_makes_anew_loses_what_a_dropped_function_wrote(function) -> None:
     files = {"a.yaml": APP.format("a").replace("red", "red # kpt-set: ${color}")}
 
     draft, warnings = updated(

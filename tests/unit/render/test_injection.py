@@ -128,9 +128,7 @@ def test_object_of_another_version_is_injected_where_it_cannot_differ(case: str)
 
 
 @pytest.mark.parametrize("context", [None, PackageContext(data={"tier": "gold"}, remove_keys=["region"])])
-def test_injection_into_the_package_context_leaves_the_keys_that_are_ours(
-    context: PackageContext | None,
-) -> None:
+def test_injection_into_the_package_context_leaves_the_keys_that_are_ours(context) -> None:
     point = (
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\n  annotations:\n"
         "    kpt.dev/config-injection: optional\ndata:\n  name: web\n  tier: gold\n"

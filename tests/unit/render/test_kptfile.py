@@ -153,9 +153,7 @@ def test_file_that_is_no_kptfile_has_no_gates(text: str) -> None:
         (a_package(""), "The Kptfile is not one object", ""),
     ],
 )
-def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(
-    files: Files, message: str, hint: str
-) -> None:
+def test_kptfile_that_cannot_be_stamped_is_told_with_what_is_wrong(files, message, hint) -> None:
     blocked = Blocked(Reason.INVALID_PACKAGE, message, hint)
 
     assert stamp(files) == blocked
@@ -222,9 +220,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize(("repo", "commit", "is_kept"), SPELLINGS.values(), ids=SPELLINGS)
-def test_spelling_of_a_repository_stays_until_the_commit_changes(
-    repo: str, commit: str, *, is_kept: bool
-) -> None:
+def test_spelling_of_a_repository_stays_until_the_commit_changes(repo, commit, is_kept) -> None:
     pin = replace(
         PIN, remote="https://mirror.example/blueprints.git", repo="https://registered.example/blueprints"
     )
@@ -296,9 +292,7 @@ MINE_NOW = NAMED.format("web", "set-labels") + "    configMap:\n      a: b\n"
     ids=["upstream has the name", "the longer name is ours", "another variant's",
         "the former owner's", "upstream has the former owner's name"],
 )  # fmt: skip
-def test_functions_of_a_name_belong_to_upstream_first(
-    owners: FunctionOwners, before: tuple[str, str], after: str
-) -> None:
+def test_functions_of_a_name_belong_to_upstream_first(owners, before, after) -> None:
     text = f"pipeline:\n  mutators:\n{NAMED.format(*before)}"
 
     assert (

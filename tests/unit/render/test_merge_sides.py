@@ -103,9 +103,7 @@ def rendered(
         pytest.param(a_side("3", kptfile=MUTATED), None, package({"Kptfile": "a: ["}), id="no new Kptfile"),
     ],
 )
-def test_update_that_needs_no_rendering_is_left_out(
-    local: Files, old: Files | None, new: Files | None
-) -> None:
+def test_update_that_needs_no_rendering_is_left_out(local, old, new) -> None:
     assert rendered(contents(local, old, new)) == ({}, [])
 
 

@@ -140,9 +140,7 @@ NEAREST: dict[str, tuple[dict[str, str], dict[int, dict[str, str]], int | None]]
 
 
 @pytest.mark.parametrize(("local", "revisions", "nearest"), NEAREST.values(), ids=NEAREST)
-def test_nearest_revision_is_the_one_with_the_fewest_changed_lines(
-    local: dict[str, str], revisions: dict[int, dict[str, str]], nearest: int | None
-) -> None:
+def test_nearest_revision_is_the_one_with_the_fewest_changed_lines(local, revisions, nearest) -> None:
     pins = {number: a_pin(number) for number in revisions}
     contents = {pins[number].tree: files_of(**texts) for number, texts in revisions.items()}
 

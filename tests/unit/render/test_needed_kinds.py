@@ -47,9 +47,7 @@ def test_kinds_that_sets_select_are_needed(target: dict[str, Any], kinds: tuple[
         ({"group": "g"}, ()),
     ],
 )
-def test_kinds_that_injectors_name_with_their_group_are_needed(
-    selector: dict[str, str], kinds: tuple[GroupKind, ...]
-) -> None:
+def test_kinds_that_injectors_name_with_their_group_are_needed(selector, kinds) -> None:
     assert needed_kinds(world(), [injected(**selector)], {}) == kinds
 
 
@@ -90,9 +88,7 @@ CROSSPLANE = ",".join(
         ({"kind": "Provider"}, "a.yaml", ""),
     ],
 )
-def test_all_kinds_that_are_read_of_the_tool_of_a_manifest_are_needed(
-    manifest: dict[str, Any], path: str, kinds: str
-) -> None:
+def test_all_kinds_that_are_read_of_the_tool_of_a_manifest_are_needed(manifest, path, kinds) -> None:
     documents = (SourcedDocument(manifest, Source(Location(path))),)
 
     assert ",".join(map(str, needed_kinds(replace(world(), documents=documents), (), {}))) == kinds

@@ -82,9 +82,7 @@ def a_model() -> ModelWorld:
         (("local",), Reason.INVALID_PACKAGE),
     ],
 )
-def test_package_with_a_lost_base_is_told_from_an_unreadable_one(
-    missing: tuple[str, ...], reason: Reason
-) -> None:
+def test_package_with_a_lost_base_is_told_from_an_unreadable_one(missing, reason) -> None:
     model = a_model()
     model.run()
     model.merge("edge", model.drafts("edge")[0])

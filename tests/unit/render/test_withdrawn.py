@@ -38,9 +38,7 @@ def withdrawn(local: str, original: str, *injectors: InjectionSelector) -> str:
         ("the object is asked for, wherever it is", (InjectionSelector(name="net"),), FILLED),
     ],
 )
-def test_injected_value_stays_while_an_injector_names_its_object(
-    reason: str, injectors: tuple[InjectionSelector, ...], want: str
-) -> None:
+def test_injected_value_stays_while_an_injector_names_its_object(reason, injectors, want) -> None:
     assert withdrawn(FILLED, POINT, *injectors) == want, reason
 
 

@@ -69,9 +69,7 @@ OTHER = replace(PROBLEM, message="Another one")
     ],
     ids=["package", "variant", "problem"],
 )
-def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(
-    broken: object, subject: str
-) -> None:
+def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(broken, subject) -> None:
     comparison = Comparison(
         (VARIANT, replace(VARIANT, key=ObjectName("default", "db"))),
         packages=(PackageDifference("create", None, CREATED),),

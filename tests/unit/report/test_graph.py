@@ -1,7 +1,6 @@
 """Pictures of a graph: goldens, hostile names, circles, and any order of the inputs."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -101,9 +100,7 @@ def test_locks_of_one_cluster_are_drawn_alone() -> None:
         ({"package": None}, {}, {}),
     ],
 )  # fmt: skip
-def test_kind_is_with_its_owner_or_with_what_left_it(
-    entry: dict[str, Any], owns: dict[str, Any], notes: dict[str, Any]
-) -> None:
+def test_kind_is_with_its_owner_or_with_what_left_it(entry, owns, notes) -> None:
     """`gone` is a package that nothing installs any more."""
     scope = next(scope for scope in fleet_locks().scopes if scope.cluster == "prod")
     assert scope.after is not None

@@ -66,9 +66,7 @@ def test_what_is_skipped_has_its_reason_where_the_lock_states_it(reason: str, li
         ((), False, "cannot be found while some files cannot be read"),
     ],
 )
-def test_version_that_is_gone_may_be_in_what_could_not_be_read(
-    incomplete: tuple[str, ...], excuse: str, *, sure: bool
-) -> None:
+def test_version_that_is_gone_may_be_in_what_could_not_be_read(incomplete, excuse, sure) -> None:
     needs_net = provider("a", "v1.0.0", "Configuration")
     needs_net += crossplane("a", "v1.0.0", "[{provider: x.io/net, version: '>=v1.0.0'}]")
     there, gone = (replace(world_of(text), cluster="dev") for text in (needs_net + NET, needs_net))

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Phase, Reason, WaitsFor
-from reconciler.inventory.inventory import PullRequest, PullState
+from reconciler.inventory.inventory import PullState
 from reconciler.names.ids import ObjectName, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.names.refs import lock_ref, short_branch
@@ -168,11 +168,7 @@ REVIEWED, DECIDED = ("review", "the lock", "control#4"), ("decide", "the lock", 
     ],
 )
 def test_lock_waits_for_the_review_of_its_open_pull_request_or_for_a_decision(
-    op: Op,
-    waits: bool,
-    listed: PullRequest | None,
-    opened: PullRequest | None,
-    expected: tuple[str, ...] | None,
+    op, waits, listed, opened, expected
 ) -> None:
     change = a_change(op=op, waits=waits)
     inventory = world(pulls={change.package.url: (listed,)} if listed else {})

@@ -46,9 +46,7 @@ def origins(key: ObjectName, *injectors: str) -> list[Origin]:
         ("red", "(not injected)", "", None),
     ],
 )
-def test_injected_field_comes_from_an_object_or_says_why_not(
-    injector: str, value: str, source: str, at: Location | None
-) -> None:
+def test_injected_field_comes_from_an_object_or_says_why_not(injector, value, source, at) -> None:
     (origin,) = (origin for origin in origins(WEB, injector) if origin.file == "team.yaml")
 
     assert origin.field.startswith("Team/team")
@@ -110,9 +108,7 @@ class Lines(dict[FieldPath, int]):
         ({"moved": "It moved"}, "web/v1"),
     ],
 )
-def test_package_keeps_its_upstream_where_the_tag_moved_without_consent(
-    resolved: dict[str, Any], ref: str
-) -> None:
+def test_package_keeps_its_upstream_where_the_tag_moved_without_consent(resolved, ref) -> None:
     found = fields_of(resolved=resolved)
 
     assert found[0].value.endswith(f" {ref}")
@@ -181,9 +177,7 @@ FLEET = ObjectName("default", "fleet")
             id="place in lists"),
     ],
 )  # fmt: skip
-def test_field_of_a_set_is_found_in_its_target(
-    variant: dict[str, Any], trace: dict[str, str], source: str, line: int
-) -> None:
+def test_field_of_a_set_is_found_in_its_target(variant, trace, source, line) -> None:
     lines: dict[FieldPath, int] = {
         ("spec", "targets", 0): 20,
         ("spec", "targets", 0, "template", "downstream", "package"): 21,
@@ -246,9 +240,7 @@ def test_values_of_charts_come_from_upstream_setters_objects_or_the_package() ->
         ("PackageVariant.default.web.check.0", "web.set.0", "default.web.check.0"),
     ],
 )
-def test_function_of_a_variant_has_the_name_that_it_has_in_the_package(
-    present: str, mutator: str, validator: str
-) -> None:
+def test_function_of_a_variant_has_the_name_that_it_has_in_the_package(present, mutator, validator) -> None:
     functions = {"mutators": [{"image": "a", "name": "set"}], "validators": [{"image": "b", "name": "check"}]}
     text = f"{KPTFILE}pipeline: {{mutators: [{{image: i, name: {present}}}]}}\n"
 

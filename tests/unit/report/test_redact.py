@@ -1,7 +1,6 @@
 import base64
 import html
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -178,9 +177,7 @@ NAMES = ("drafts/web/packagevariant-1", "localTree", f"web-{TOKEN}", HEX)
         (learn_token, f"sha256:{HEX[::-1]}{'0' * 24}", True),
     ],
 )
-def test_names_of_the_plan_and_what_no_token_looks_like_are_shown(
-    learn: Callable[[str], None], value: str, shown: bool
-) -> None:
+def test_names_of_the_plan_and_what_no_token_looks_like_are_shown(learn, value, shown) -> None:
     learn(value)
     learn_names(lambda: NAMES)
 

@@ -121,9 +121,7 @@ def roots(
     [("c9", "bp/web", {"prod"}), ("c9", "bp/plain", set())],
     ids=["of a package that declares some", "of a package that declares none"],
 )
-def test_requirements_of_a_revision_that_nobody_has_read_are_unknown(
-    tree: str, path: str, incomplete: set[str]
-) -> None:
+def test_requirements_of_a_revision_that_nobody_has_read_are_unknown(tree, path, incomplete) -> None:
     own = replace(resolved(), pin=a_pin(package=PackageKey(SOURCE, path), tree=oid(tree)))
 
     assert roots(own) == Roots({}, frozenset(incomplete))

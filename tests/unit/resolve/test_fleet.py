@@ -229,9 +229,7 @@ def test_variant_stalls_if_the_lock_of_an_unsolved_cluster_has_not_its_revision(
         ([ConflictCode.PLATFORM], Reason.DEPENDENCY_CONFLICT),
     ],
 )
-def test_circle_among_what_cannot_be_met_is_the_reason(
-    unmet: Unmet, codes: list[ConflictCode], reason: Reason
-) -> None:
+def test_circle_among_what_cannot_be_met_is_the_reason(unmet: Unmet, codes, reason) -> None:
     ((problem,),) = unmet(*(Explanation(code, (f"{code} it is",)) for code in codes)).values()
 
     assert problem.reason is reason

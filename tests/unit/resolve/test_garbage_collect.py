@@ -26,7 +26,7 @@ from reconciler.dependencies.model.packages import (
     version_range,
 )
 from reconciler.dependencies.versions import parse_strict
-from reconciler.inventory.inventory import Inventory, PackageState, RepositoryView, Source
+from reconciler.inventory.inventory import Inventory, RepositoryView, Source
 from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.dependency_roots import Leaving, find_leaving
@@ -225,9 +225,7 @@ def test_need_of_any_alternative_and_of_every_requirement_counts() -> None:
     ids=["on main", "not on main", "of another owner", "unknown revision", "no repository", "another path",
         "generated"],
 )  # fmt: skip
-def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(
-    state: PackageState, record: PackageVariantRecord, *, is_held: bool
-) -> None:
+def test_variant_that_nobody_declares_any_more_needs_what_it_has_on_main(state, record, is_held) -> None:
     edge = replace(VIEWS[1], packages={state.path: state})
     revisions = (revision("web", need("base")), revision("base"))
 

@@ -115,9 +115,7 @@ def test_every_way_to_a_package_is_shown_up_to_five() -> None:
         ("gone", ("default/a",), "edge"),
     ],
 )
-def test_package_stays_in_the_repository_that_a_run_put_it_into(
-    recorded: str, dependents: tuple[str, ...], where: str
-) -> None:
+def test_package_stays_in_the_repository_that_a_run_put_it_into(recorded, dependents, where) -> None:
     key = ObjectName("default", f"requires-{recorded}-base")
     record = a_record(name=key.name, requested_by=dependents)
     west = registered("west", cluster="prod")

@@ -88,9 +88,7 @@ def base_of(lock: GitUpstream | None, *views: RepositoryView, **record: str) -> 
     ],
     ids=["another repository", "another commit", "another package", "another record", "a record of no tree"],
 )
-def test_commit_that_nobody_has_is_lost(
-    address: str, directory: str, commit: str, record: dict[str, str]
-) -> None:
+def test_commit_that_nobody_has_is_lost(address, directory, commit, record) -> None:
     lock = GitUpstream(address, directory, "web/v1", oid(commit))
     lost = f"commit {oid(commit)} of {address}, which upstreamLock names, cannot be found"
 
@@ -131,9 +129,7 @@ V3_LIKE_V1 = replace(V3, tree=V1.tree)
     ],
     ids=["all published", "as many as the limit", "the pin is newest", "the pin has an old content", "none"],
 )
-def test_candidates_are_the_newest_revisions_and_the_pin_each_content_once(
-    limit: int, pinned: Pin, expected: tuple[Pin, ...]
-) -> None:
+def test_candidates_are_the_newest_revisions_and_the_pin_each_content_once(limit, pinned, expected) -> None:
     assert find_candidates(pinned, inventory_of(VIEW, limit=limit)) == expected
 
 

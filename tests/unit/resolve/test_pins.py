@@ -294,9 +294,7 @@ def floating(inventory: Inventory) -> DesiredVariant:
         ("", 2, "web/stable"),
     ],
 )
-def test_variant_is_held_at_what_a_person_names(
-    world: ModelWorld, what: str, revision: int, ref: str
-) -> None:
+def test_variant_is_held_at_what_a_person_names(world: ModelWorld, what, revision, ref) -> None:
     move(world, 2)
     inventory = world.inventory()
 

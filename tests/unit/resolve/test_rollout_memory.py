@@ -105,9 +105,7 @@ def test_a_target_that_joined_goes_back_to_what_the_others_have(world: RolloutWo
 
 
 @pytest.mark.parametrize("is_over", [True, False])
-def test_a_target_that_joins_after_a_rollback_gets_what_the_others_have(
-    world: RolloutWorld, is_over: bool
-) -> None:
+def test_a_target_that_joins_after_a_rollback_gets_what_the_others_have(world: RolloutWorld, is_over) -> None:
     world.targets.remove("c2")
     world.push("c2", {"web": None})
     world.finish()

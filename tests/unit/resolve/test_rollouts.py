@@ -99,9 +99,7 @@ SOAKING = (
 
 
 @pytest.mark.parametrize("dated", [EPOCH, 4 * EPOCH], ids=["long ago", "in the future"])
-def test_soak_counts_from_the_first_run_and_not_from_the_date_of_a_merge(
-    world: RolloutWorld, dated: int
-) -> None:
+def test_soak_counts_from_the_first_run_and_not_from_the_date_of_a_merge(world: RolloutWorld, dated) -> None:
     world.policy = replace(world.policy, rollouts=SOAKING)
     world.run()
     for edge, ref in list(world.open_drafts()):

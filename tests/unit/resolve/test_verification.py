@@ -29,9 +29,7 @@ UNSIGNED = f"web/v1 is no signed tag of commit {COMMIT[:12]}"
         (Trust(faults={("web/v2", COMMIT): "its key has expired"}), UNSIGNED),
     ],
 )
-def test_revision_is_verified_by_its_signed_name_if_a_rule_is_about_its_repository(
-    trust: Trust | None, fault: str
-) -> None:
+def test_revision_is_verified_by_its_signed_name_if_a_rule_is_about_its_repository(trust, fault) -> None:
     class Marks:
         def mark(self, path: tuple[str | int, ...]) -> tuple[int, int]:
             return 9 if path == ("spec", "upstream") else 1, 1

@@ -30,9 +30,7 @@ def resource(color: str, note: str = "") -> str:
         ("configuration", "onConflict: {}", "fleet.yaml"),
     ],
 )
-def test_decision_names_the_policy_and_where_it_is_written(
-    level: str, policy: str, source: str, choice: str
-) -> None:
+def test_decision_names_the_policy_and_where_it_is_written(level, policy, source, choice) -> None:
     fields, note = {ON_CONFLICT_FIELDS: f"data.*={choice}"}, {ON_CONFLICT: choice}
     own = {"field of Kptfile": fields, "Kptfile": note}.get(level, {})
     head = kptfile("web", "".join(f"  annotations:\n    {key}: {text}\n" for key, text in own.items()))

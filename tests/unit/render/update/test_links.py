@@ -53,9 +53,7 @@ def link(done: Updated) -> str:
         ("is as people made it", follows("a"), "", follows("b"), follows("b")),
     ],
 )
-def test_sub_package_follows_what_the_blueprint_lets_it_follow(
-    reason: str, base: str, upstream: str, local: str, want: str
-) -> None:
+def test_sub_package_follows_what_the_blueprint_lets_it_follow(reason, base, upstream, local, want) -> None:
     done = update_package(parent(sub=base), parent(sub=upstream), parent(sub=local))
 
     assert link(done) == want, reason

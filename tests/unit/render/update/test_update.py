@@ -76,9 +76,7 @@ def test_resource_that_both_sides_moved_stays_where_local_moved_it() -> None:
         ("that both delete", "d/i.yaml", ".krmignore", (1, 0, 0)),
     ],
 )
-def test_file_that_krmignore_hides_merges_as_text(
-    reason: str, path: str, ignore: str, sides: tuple[int, int, int]
-) -> None:
+def test_file_that_krmignore_hides_merges_as_text(reason, path, ignore, sides) -> None:
     texts = [cm("i"), cm("i", "up"), cm("i", more="  l: mine\n")]
     files = [
         {path: text, "sub/Kptfile": SUB, **({ignore: "d/\n"} if hides else {})}
@@ -235,9 +233,7 @@ SUBPACKAGES = [
 @pytest.mark.parametrize(
     ("sides", "want", "reasons"), [(s[1:4], *s[4:]) for s in SUBPACKAGES], ids=[s[0] for s in SUBPACKAGES]
 )
-def test_sub_package_is_added_and_deleted_whole(
-    sides: tuple[str | None, ...], want: str | None, reasons: list[str]
-) -> None:
+def test_sub_package_is_added_and_deleted_whole(sides, want, reasons) -> None:
     packages = [{"sub/Kptfile": SUB, "sub/r.yaml": text} if text else {} for text in sides]
 
     texts, conflicts = update(*packages)
@@ -352,9 +348,7 @@ FORMATS = {
 
 @pytest.mark.parametrize(("change", "like_kpt"), FORMATS.values(), ids=FORMATS)
 @pytest.mark.parametrize("mode", list(MergeMode))
-def test_formatting_is_no_edit_of_what_upstream_deletes(
-    mode: MergeMode, change: tuple[str, str], *, like_kpt: bool
-) -> None:
+def test_formatting_is_no_edit_of_what_upstream_deletes(mode, change, like_kpt) -> None:
     base, local = {"c.yaml": FORMATTED, "k.yaml": cm("k")}, FORMATTED.replace(*change)
     assert value(local) == value(FORMATTED)
 
@@ -404,9 +398,7 @@ BUCKET = (
     ],
 )
 @pytest.mark.parametrize("mode", list(MergeMode))
-def test_attribution_of_kpt_is_no_edit(
-    mode: MergeMode, base: str, local: str, upstream: str | None, want: str | None
-) -> None:
+def test_attribution_of_kpt_is_no_edit(mode, base, local, upstream, want) -> None:
     sides = ({"b.yaml": BUCKET.format(text)} if text else {} for text in (base, upstream, local))
     done = update_package(*with_identifiers(*map(files_of, sides)), mode=mode)
 
