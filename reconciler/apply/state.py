@@ -190,7 +190,7 @@ def share_branch(
             return _overtaken(branch, "Another run applied a newer commit first; what it recorded stays")
         # Locks are decided by every shard: a decision that is neither old nor ours is newer than ours.
         overtaken = _only(there, common) not in (_only(before, common), _only(branch.files, common))
-        unseen = there.keys() - before.keys() - branch.files.keys()
+        unseen = there.keys() - before.keys()
         keep = {path for path in there if not mine(path) or path in unseen or (overtaken and common(path))}
         ours = {p: d for p, d in branch.files.items() if mine(p) and not (overtaken and common(p))}
         files = {path: there[path] for path in keep} | ours

@@ -185,6 +185,21 @@ def test_limit_leaves_this_and_later_approvals_to_the_next_run(edge: Edge) -> No
     assert {package.path for package in result.failed} == {"b", "c"}
 
 
+def test_merge_that_fails_names_all_packages_that_share_it(edge: Edge) -> None:
+    group = Approval(3, "reconciler/demo/group/all", "c0ffee3")
+    shared = [replace(change, approve=group) for change in grouped(edge, "web", "db")]
+
+    result = merge_results(
+        approve_pulls(target(edge, Forge({3: RefusedError("no")})), [*shared, approved(edge, "a", 1)])
+    )
+
+    assert {package.path for package in result.failed} == {"web", "db"}
+    assert [(effect.what, effect.ref, effect.error) for effect in result.effects] == [
+        (EffectKind.MERGED, "#3 reconciler/demo/group/all", "no"),
+        (EffectKind.MERGED, f"#1 {head('a')}", ""),
+    ]
+
+
 def test_what_a_budget_leaves_is_summed_over_its_repositories(edge: Edge) -> None:
     with scripted_api() as api:
         shared = api.transport()

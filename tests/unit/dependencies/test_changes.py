@@ -90,6 +90,29 @@ def test_change_of_a_version_has_its_cause(old, new, expected) -> None:
 
 
 @pytest.mark.parametrize(
+    ("namespace", "expected"),
+    [
+        ("dev", [("change", "carvel:log", "db 1.0.0", "log 1.0.0", "a manifest asks for it")]),
+        ("prod", [("remove", "carvel:db", "1.0.0", "", "nothing requires it any more"),
+            ("add", "carvel:log", "", "1.0.0", "a manifest asks for it")]),
+    ],
+)  # fmt: skip
+def test_object_that_installs_another_package_is_one_change(
+    namespace: str, expected: list[tuple[str, ...]]
+) -> None:
+    before, after = (
+        msgspec.structs.replace(
+            package(name, "1.0.0", "user", kind="PackageInstall"),
+            instance=Instance(Ecosystem.CARVEL, name, Slot(SlotKind.CLUSTER, space)),
+            name="store",
+        )
+        for name, space in (("db", "dev"), ("log", namespace))
+    )
+
+    assert sorted(changes([before], [after])) == sorted(expected)
+
+
+@pytest.mark.parametrize(
     ("constraints", "dialect", "excludes"),
     [
         (">=2.0.0", "carvel", True),

@@ -102,10 +102,15 @@ def test_installations_count_unless_a_manifest_declares_them() -> None:
 
     found = observe_cluster(snapshot(PROVIDER, INSTALLED))
     rest = observe_cluster(snapshot(PROVIDER, INSTALLED), ours=reading.installs)
+    elsewhere = {**INSTALLED, "metadata": {"name": "db", "namespace": "dev"}}
+    declared = read_manifest(elsewhere, Source(Location("config/db.yaml")))
+    assert declared is not None
+    both = observe_cluster(snapshot(INSTALLED, elsewhere), ours=declared.installs)
 
     rows = [(one.id.name, one.namespace, str(one.version)) for one in found.installations]
     assert rows == [("db.io", "prod", "1.4.0"), ("x.io/aws", "", "v1.2.0")]
     assert [one.id.name for one in rest.installations] == ["db.io"]
+    assert [one.namespace for one in both.installations] == ["prod"]
 
 
 def test_installations_that_this_instance_generated_are_no_foreign_ones() -> None:

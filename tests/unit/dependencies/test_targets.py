@@ -38,6 +38,14 @@ def test_api_counts_in_the_cluster_that_has_it(of_app: str, of_s: str, is_met: b
     assert any("app.io" in name for name in found) is is_met
 
 
+def test_each_cluster_may_get_an_api_from_another_package() -> None:
+    packages = package("s.io", "1.0.0", BRINGS) + package("t.io", "1.0.0", BRINGS)
+
+    found = solved(packages + install("s", "s.io", "", EDGE) + install("t", "t.io", "", OTHER))
+
+    assert [*found.values()] == ["1.0.0", "1.0.0"]
+
+
 def test_each_cluster_gets_a_dependency_of_its_own_where_the_kubeconfig_is() -> None:
     db = package("db.io", "1.0.0", "installationType: onePerCluster", BRINGS)
     app = package("app.io", "1.0.0", needs("db.io"))

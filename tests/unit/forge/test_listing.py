@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.forge.api.dialect import ApiPullRequest
@@ -110,6 +110,10 @@ def judgements(pulls: tuple[PullRequest, ...], branches: Collection[str]) -> dic
     }
 
 
+GONE = "open close delete"
+
+
+@example([[(GONE, HEADS_OF_DRAFTS[index]) for index in (2, 0, 3, 3, 3)], []])
 @given(st.lists(st.lists(EVENTS, min_size=3, max_size=12), min_size=2, max_size=4))
 def test_recorded_pull_requests_are_judged_as_listed_ones(rounds: list[list[tuple[str, str]]]) -> None:
     forge, history = ended(5), None
@@ -159,6 +163,16 @@ def test_what_ended_since_is_recorded_once_it_takes_more_than_a_page() -> None:
     following = forge.read(history).history
 
     assert (pages(forge, history), pages(forge, following)) == (1 + 3 + 1, 2)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_pull_request_that_two_pages_have_counts_as_it_changed_last(order: int) -> None:
+    forge = ended(1)
+    pull = replace(forge.pulls[1], state=PullState.OPEN)
+    later = replace(pull, state=PullState.MERGED, times=(pull.created, pull.changed + HOUR))
+    forge.list_all = lambda: iter([[pull], [later]][::order])  # type: ignore[method-assign]
+
+    assert [known.state for known in forge.read(None).pulls] == [PullState.MERGED]
 
 
 def test_another_repository_of_the_name_is_listed_anew() -> None:
