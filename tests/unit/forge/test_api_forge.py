@@ -132,9 +132,10 @@ class Server:
         self.opened.append(Issue(len(self.opened) + 1, body))
         return self.opened[-1]
 
-    def edit_issue(self, number: int, body: str) -> None:
-        self._call("edit_issue", number)
-        self.opened[number - 1] = self.opened[number - 1]._replace(body=body)
+    def edit_issue(self, number: int, body: str, *, close: bool = False) -> None:
+        self._call("close_issue" if close else "edit_issue", number)
+        issue = self.opened[number - 1]
+        self.opened[number - 1] = issue._replace(body=body, is_open=issue.is_open and not close)
 
     def request_reviews(self, _: ApiPullRequest, names: tuple[str, ...]) -> None:
         self._call("request_reviews", names)
@@ -261,8 +262,30 @@ def test_title_is_shortened_and_safe_for_a_terminal(api: ScriptedApi) -> None:
     assert len(title) == LONGEST_TITLE
 
 
-def test_pull_request_whose_number_is_gone_is_found_by_its_branch(api: ScriptedApi) -> None:
-    assert writer(api, served()).ensure(replace(DESIRED, number=9)).number == 5
+@pytest.mark.parametrize("number", [9, 4, 0], ids=["gone", "closed", "unknown"])
+def test_pull_request_whose_number_is_of_no_use_is_the_first_of_its_branch(
+    api: ScriptedApi, number: int
+) -> None:
+    server = served()
+    server.pulls[4] = replace(server.pulls[5], number=4, state=PullState.CLOSED)
+    server.lists = [(replace(server.pulls[5], number=7), server.pulls[5])]
+
+    assert writer(api, server).ensure(replace(DESIRED, number=number)).number == 5
+
+
+def test_first_open_issue_of_a_dashboard_is_written_and_other_open_ones_are_closed(api: ScriptedApi) -> None:
+    text = body_marker.issue_text("key", "Old.", "", 1000)
+    opened = [Issue(1, text, is_open=False), Issue(2, text), Issue(3, text), Issue(4, "", title="Fleet")]
+    server = Server(opened=[*opened, Issue(5, "Of others.")])
+
+    written = writer(api, server).write_issue("key", "Fleet", "New.")
+
+    assert written is not None
+    assert (written.number, written.is_open) == (2, True)
+    assert server.calls == [("close_issue", 3), ("close_issue", 4), ("edit_issue", 2)]
+    assert "New." in server.opened[1].body
+    assert server.opened[2].body == "#2 was opened first."
+    assert writer(api, server).write_issue("key", "Fleet", "New.") is None
 
 
 @pytest.mark.parametrize(("redraft", "draft"), list(product([True, False], repeat=2)))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.base.errors import ConflictError, RefusedError
-from reconciler.forge.api import gitea, github, gitlab
+from reconciler.forge.api import bitbucket, gitea, github, gitlab
 from reconciler.forge.api.azure import Azure
 from reconciler.forge.api.bitbucket import Bitbucket
 from reconciler.forge.api.dialect import ApiPullRequest, Comment, Issue, PendingError, PullRequestExistsError
@@ -122,6 +122,10 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "edits a comment": lambda d: d.edit_comment(5, Comment("7", "Hm."), "Ah."),
     "opens an issue": lambda d: d.create_issue("Title", "Text"),
     "edits an issue": lambda d: d.edit_issue(9, "Text"),
+    "closes an issue": lambda d: d.edit_issue(9, "Text", close=True),
+    "assigns": lambda d: d.assign(PULL, ("bob",)),
+    "asks for reviews": lambda d: d.request_reviews(PULL, ("acme/platform", "bob")),
+    "sets a status": lambda d: d.set_status("c0ffee", HeadStatus("fleet", True, "Fine."), HEAD, 5),
     "looks one up": lambda d: d.find(5),
 }
 ONCE = {"opens a draft", "merges", "comments", "opens an issue"}
@@ -146,6 +150,8 @@ CLOUD_NEW = {
     "source": {"branch": {"name": HEAD}},
     "destination": {"branch": {"name": "main"}},
 }  # fmt: skip
+ASKED = {"reviewers": ["bob"], "team_reviewers": ["platform"]}
+FINE = {"context": "fleet", "description": "Fine."}
 REQUESTS: dict[str, list[Request]] = {
     "github opens a draft": [post(f"{HUB}/pulls", draft=True, **NEW)],
     "gitlab opens a draft": [post(LAB, title="Draft: Update web", **LAB_NEW)],
@@ -183,6 +189,20 @@ REQUESTS: dict[str, list[Request]] = {
     "github edits an issue": [patch(f"{HUB}/issues/9", body="Text")],
     "gitlab edits an issue": [put(f"{PROJECT}/issues/9", description="Text")],
     "gitea edits an issue": [patch(f"{HUB}/issues/9", body="Text")],
+    "github closes an issue": [patch(f"{HUB}/issues/9", body="Text", state="closed")],
+    "gitlab closes an issue": [put(f"{PROJECT}/issues/9", description="Text", state_event="close")],
+    "gitea closes an issue": [patch(f"{HUB}/issues/9", body="Text", state="closed")],
+    "github assigns": [post(f"{HUB}/issues/5/assignees", assignees=["bob"])],
+    "gitea assigns": [patch(HUB_5, assignees=["bob"])],
+    "github asks for reviews": [post(f"{HUB_5}/requested_reviewers", **ASKED)],
+    "gitea asks for reviews": [post(f"{HUB_5}/requested_reviewers", **ASKED)],
+    "github sets a status": [post(f"{HUB}/statuses/c0ffee", state="success", **FINE)],
+    "gitlab sets a status": [post(f"{PROJECT}/statuses/c0ffee", state="success", name="fleet",
+        description="Fine.")],
+    "bitbucket sets a status": [post("/repositories/acme/edge/commit/c0ffee/statuses/build", key="fleet",
+        name="fleet", refname=HEAD, state="SUCCESSFUL", description="Fine.",
+        url="https://bitbucket.org/acme/edge/commits/c0ffee")],
+    "gitea sets a status": [post(f"{HUB}/statuses/c0ffee", state="success", **FINE)],
     "github looks one up": [get(HUB_5)],
     "gitlab looks one up": [get(LAB_5)],
     "gitea looks one up": [get(HUB_5)],
@@ -682,6 +702,8 @@ def test_usual_addresses_of_apis() -> None:
     assert github.default_api("git.example") == "https://git.example/api/v3"
     assert gitlab.default_api("git.example") == "https://git.example/api/v4"
     assert gitea.default_api("git.example") == "https://git.example/api/v1"
+    assert bitbucket.default_api("bitbucket.org") == "https://api.bitbucket.org/2.0"
+    assert bitbucket.default_api("git.example") == "https://git.example/2.0"
 
 
 def test_graphql_of_an_enterprise_server_is_beside_its_rest_api() -> None:

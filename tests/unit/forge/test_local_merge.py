@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import RefusedError
-from reconciler.forge.local.merge import proposed_packages
+from reconciler.forge.local.merge import find_outside, proposed_packages
 from reconciler.git.pack import Pack
 from reconciler.git.repository import Mirror, Mirrors
 from reconciler.git.trees import parse_tree
@@ -34,6 +34,28 @@ def renamed(mirror: Mirror, tree: Oid, name: bytes) -> Oid:
     data = format_tree(entries)
     assert parse_tree(data)
     return Oid(write_object(Path(mirror.remote), b"tree", data))
+
+
+@pytest.mark.parametrize(
+    ("changes", "outside"),
+    [
+        ({"apps/web/Kptfile": "2", "apps/web/new/a": "1"}, None),
+        ({"apps/web/Kptfile": None}, None),
+        ({"README.md": "2"}, "README.md"),
+        ({"README.md": None}, "README.md"),
+        ({"new": "1"}, "new"),
+        ({"apps/db": "1"}, "apps/db"),
+        ({"apps/web2/Kptfile": "1", "apps/web/Kptfile": "2"}, "apps/web2"),
+    ],
+)
+def test_first_change_beside_a_package_is_found(
+    tmp_path: Path, changes: dict[str, str | None], outside: str | None
+) -> None:
+    repo = make_repository(tmp_path / "a.git", {"apps/web/Kptfile": "1", "README.md": "1"})
+    head = repo.commit(changes, branch="drafts", start="main")
+    mirror = Mirrors(tmp_path / "cache").open(str(repo.path))
+
+    assert find_outside(mirror, repo.oid("main"), head, "apps/web") == outside
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", b".git", b"a\n"])
