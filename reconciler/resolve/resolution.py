@@ -1,12 +1,13 @@
 """Values of resolution: pins, resolved variants, and the trees that rendering them reads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from msgspec import Struct, field
 
 from reconciler.base.errors import Location
 from reconciler.base.text import Text
+from reconciler.base.values import grouped
 from reconciler.expand.variants import DesiredVariant
 from reconciler.inventory.inventory import Draft, PackageRevision
 from reconciler.names.ids import ObjectKey, ObjectName, Oid, PackageKey, normalise_url, shareable_address
@@ -168,6 +169,12 @@ class Needs(Struct, frozen=True):
 
     trees: Mapping[str, frozenset[Oid]] = field(default_factory=dict)
     plain: frozenset[Oid] = frozenset()
+
+    @classmethod
+    def of(cls, trees: Iterable[tuple[str, Oid | None]]) -> Self:
+        """Return the need of each tree by the URL of its repository; one that is not there is none."""
+        by_url = grouped((url, tree) for url, tree in trees if tree)
+        return cls({url: frozenset(there) for url, there in by_url.items()})
 
 
 class Resolution(Struct, frozen=True):

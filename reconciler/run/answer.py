@@ -172,13 +172,10 @@ def _find_draft(planned: PlannedRun, change: Change) -> Draft:
 
 def _read(planned: PlannedRun, change: Change, draft: Draft) -> tuple[Files, UpstreamFiles]:
     """Return the draft's files, and those of the upstream revision and of the one that main was made from."""
-    trees = {change.package.url: {draft.tree}}
     resolved = next((r for r in planned.resolution.variants if r.downstream == change.package), None)
-    new = base = None
-    if resolved is not None:
-        new, base = resolved.pin.tree, resolved.base.tree if resolved.base is not None else None
-        trees.setdefault(resolved.pin.package.url, set()).update(filter(None, (new, base)))
-    needs = Needs({url: frozenset(of) for url, of in trees.items()})
+    pins = (resolved.base, resolved.pin) if resolved is not None else (None, None)
+    of_upstream = [(pin.package.url, pin.tree) for pin in pins if pin is not None]
+    needs = Needs.of([(change.package.url, draft.tree), *of_upstream])
     contents = fetch_contents(needs, planned.inputs.mirrors, planned.inputs.inventory.policy.limits)
-    sides = ((contents.get(tree) or {}) if tree else {} for tree in (base, new))
+    sides = ((contents.get(pin.tree) or {}) if pin is not None else {} for pin in pins)
     return contents.get(draft.tree) or {}, UpstreamFiles(*sides)

@@ -36,10 +36,7 @@ class PackageSides(Struct, frozen=True):
 def read_sides(changes: Iterable[Change], plan: Plan, inputs: RunInputs) -> Iterator[PackageSides]:
     """Yield both sides of each change, in the same order; what mirrors lack is fetched."""
     trees = [(change, _main_tree(change, plan), _draft_tree(change, plan)) for change in changes]
-    by_url: dict[str, set[Oid]] = {}
-    for change, *both in trees:
-        by_url.setdefault(change.package.url, set()).update(oid for oid in both if oid)
-    needs = Needs({url: frozenset(oids) for url, oids in by_url.items()})
+    needs = Needs.of((change.package.url, tree) for change, *both in trees for tree in both)
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
     for change, before, after in trees:
         unread = next(

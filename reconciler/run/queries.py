@@ -123,10 +123,7 @@ def _versions_on_main(planned: PlannedRun, statuses: Iterable[PackageStatus]) ->
         target = context.targets.get(status.package) if context and status.package else None
         if target is not None and target.package.main_tree and cluster in moving:
             trees[cluster, target.key] = target.package.main_tree
-    by_url: dict[str, set[Oid]] = {}
-    for (_, package), tree in trees.items():
-        by_url.setdefault(package.url, set()).add(tree)
-    needs = Needs({url: frozenset(oids) for url, oids in by_url.items()})
+    needs = Needs.of((package.url, tree) for (_, package), tree in trees.items())
     inputs = planned.inputs
     files = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files if trees else {}
     return {
@@ -262,10 +259,7 @@ def find_needed_kinds(options: RunOptions) -> NeededKinds:
     inputs = read_inputs(options)
     fleet = resolve_inputs(inputs)
     injected = [resolved for resolved in fleet.resolution.variants if resolved.variant.spec.injectors]
-    trees: dict[str, set[Oid]] = {}
-    for resolved in injected:
-        trees.setdefault(resolved.pin.package.url, set()).add(resolved.pin.tree)
-    needs = Needs({url: frozenset(oids) for url, oids in trees.items()})
+    needs = Needs.of((resolved.pin.package.url, resolved.pin.tree) for resolved in injected)
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits)
     problems = {*inputs.inventory.problems, *fleet.desired.problems, *fleet.resolution.problems}
     problems = {*with_unread_repositories(problems, inputs.inventory)}
@@ -338,11 +332,9 @@ def read_origins(
     if variant is None or resolved is None or resolved.downstream != change.package:
         return (), change
     inventory = planned.inputs.inventory
-    trees: dict[str, set[Oid]] = {resolved.pin.package.url: {resolved.pin.tree}}
-    if resolved.base is not None:
-        trees[resolved.pin.package.url].add(resolved.base.tree)
-    trees.setdefault(change.package.url, set()).update(filter(None, (resolved.local, change.tree)))
-    needs = Needs({url: frozenset(of) for url, of in trees.items()})
+    pins = [pin for pin in (resolved.pin, resolved.base) if pin is not None]
+    ours = [(change.package.url, tree) for tree in (resolved.local, change.tree)]
+    needs = Needs.of([*((pin.package.url, pin.tree) for pin in pins), *ours])
     contents = fetch_contents(needs, planned.inputs.mirrors, inventory.policy.limits)
     files = change.written.files if change.written else None
     if not files and change.tree is not None:
@@ -378,7 +370,7 @@ def read_history(inputs: RunInputs, change: Change) -> Iterator[HistoryEntry]:
     stages, drafts = package_stages(package), len(package.drafts)
     trees = [tree for _, _, tree in stages]
     older = [*(package.main_tree for _ in package.drafts), *trees[drafts + 1 :], None]
-    needs = Needs({view.url: frozenset(trees)})
+    needs = Needs.of((view.url, tree) for tree in trees)
     contents = fetch_contents(needs, inputs.mirrors, inputs.inventory.policy.limits).files
     reader = ImpactReader(inputs.inventory.policy.risks)
     for (label, commit, tree), base in zip(track(stages, "comparing revisions"), older, strict=False):

@@ -186,7 +186,11 @@ def test_new_versions_are_one_pull_request_with_what_clusters_would_choose(
     said = fleet.world.run("index", "sync", "--pull-request")
     before = fleet.world.all_refs()
     again = fleet.world.run("index", "sync", "--pull-request")
+    forward, fleet.gate.plan = fleet.gate.plan, lambda _: Answer(403, b"{}")
+    away = fleet.world.run("index", "sync", "--pull-request")
+    fleet.gate.plan = forward
 
+    assert (away.code, fleet.world.all_refs()) == (5, before), away
     assert (said.code, said.err) == (0, ""), said
     assert "#1 Add 4 versions of xpkg.example.com to the index" in said.out
     shown = fleet.world.run("pr", "show", "control#1", "-o", "json").out

@@ -9,11 +9,11 @@ from reconciler.dependencies.catalog.index import DependencyInputs
 from reconciler.expand import expand
 from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import Inventory, RepositoryRole, ReviewedLock
-from reconciler.inventory.shard import Shard, shard_of
+from reconciler.inventory.shard import WHOLE, Shard, shard_of
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.records.state import RefusedDeletionsRecord, RefusedVariant
-from reconciler.run.plan import named_urls, planned_clusters, wanted
+from reconciler.run.plan import _asked_shard, named_urls, planned_clusters, wanted
 from tests.support.model import NAMESPACE, ModelWorld, blueprint
 from tests.support.values import replace
 
@@ -165,3 +165,36 @@ def test_whole_fleet_decides_what_a_planned_cluster_depends_on(world: ModelWorld
     assert reason(other) == ""
     assert reason(own) == "packages of its clusters need other packages"
     assert reason(other, replace(part, records={**part.records, needed.key: needed})) == reason(own)
+
+
+@pytest.mark.parametrize(
+    ("package", "limits", "is_alone"),
+    [
+        ("own/web", {}, True),
+        ("own#3", {}, True),
+        ("own", {}, True),
+        ("gone/web", {}, False),
+        (f"{NAMESPACE}/a", {}, False),
+        ("shared/web", {}, False),
+        ("own/web", {"max_open": 9}, False),
+        ("own/web", {"max_new": 9}, False),
+    ],
+)
+def test_repository_of_a_package_is_enough_where_its_name_means_nothing_else_and_no_limit_is_shared(
+    world: ModelWorld, package: str, limits: dict[str, int], is_alone: bool
+) -> None:
+    for name in (NAMESPACE, "shared"):
+        world.add_repository(name)
+    inventory = world.inventory()
+    views = inventory.repositories
+    shared = replace(views[ObjectName(NAMESPACE, "shared")], key=ObjectName("team", "shared"), url="host/x")
+    policy = inventory.policy
+    inventory = replace(
+        inventory,
+        repositories={**views, shared.key: shared},
+        policy=replace(policy, pull_requests=replace(policy.pull_requests, **limits)),
+    )
+
+    assert _asked_shard(inventory, package) == (
+        Shard(parts=2, only=url(inventory, OWN)) if is_alone else WHOLE
+    )
