@@ -107,7 +107,7 @@ def test_former_place_whose_history_a_registered_one_has_may_be_that_one(
     distinct = with_distinct_places(views, cast("Any", mirrors))
 
     assert distinct.keys() == views.keys()
-    assert new.former or distinct[new.key] is new
+    assert new.former or distinct[new.key] is new  # one of a former place is told to be that
     old = distinct[OLD.key]
     assert (*old.packages, old.problem and old.problem.reason) == ("web", Reason.MOVED if is_copy else None)
     if is_copy:
