@@ -222,6 +222,4 @@ def test_operators_make_these_mutants(tmp_path: Path, before: str, after: str) -
     [(9, True, []), (10, True, [50.0]), (9, False, [40.0, 60.0, 50.0]), (0, True, [])],
 )
 def test_a_change_with_few_mutants_has_no_minimum(count: int, is_change: bool, gates: list[float]) -> None:
-    scores = {"plan": 40.0, "read": 60.0, "all": 50.0}
-
-    assert find_gates(scores, count, is_change=is_change) == gates
+    assert find_gates({"plan": 40.0, "read": 60.0, "all": 50.0}, count, is_change=is_change) == gates

@@ -120,9 +120,7 @@ MOVES = [
 def test_the_former_packages_may_be_gone_from_the_index(move: Move) -> None:
     before = decided({}, move.packages, move.before)
 
-    after = decided(before.files, package("other.io", "1.0.0"), move.after)
-
-    assert pins(after) == pins(before)
+    assert pins(decided(before.files, package("other.io", "1.0.0"), move.after)) == pins(before)
 
 
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: move.reason)
@@ -151,9 +149,7 @@ def test_what_is_locked_for_a_manifest_goes_with_it(move: Move) -> None:
     before = decided({}, move.packages, move.before)
     held = decided(before.files, move.packages, move.after)
 
-    gone = decided(held.files, move.packages)
-
-    assert pins(gone) == []
+    assert pins(decided(held.files, move.packages)) == []
 
 
 def test_of_two_clusters_only_the_one_that_names_another_package_is_held() -> None:

@@ -127,5 +127,4 @@ def test_api_is_ours_if_the_lock_or_a_manifest_brought_it() -> None:
     assert not lookup(presence=owned).is_ours(THING)
     assert lookup(install(package=LOG), presence=owned).is_ours(THING)
     assert lookup(pins=(pin("2.0.0", package=LOG),), presence=owned).is_ours(THING)
-    narrow = Install("shop", "x", Dialect.CARVEL, need(LOG, ">=2.0.0"))
-    assert not lookup(narrow, more=[maker]).is_ours(THING)
+    assert not lookup(Install("shop", "x", Dialect.CARVEL, need(LOG, ">=2.0.0")), more=[maker]).is_ours(THING)

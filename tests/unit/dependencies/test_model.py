@@ -69,9 +69,7 @@ def test_interface_meets_a_need_of_its_name_version_and_shape(fields, need, meet
     version = parse_strict(fields["version"]) if "version" in fields else None
     implemented = Interface("io.x", **{**fields, "version": version})
     range_ = version_range(Dialect.CARVEL, need.get("range", ""))
-    wanted = InterfaceNeed(**{"id": "io.x", **need, "range": range_})
-
-    assert implemented.meets(wanted) is meets
+    assert implemented.meets(InterfaceNeed(**{"id": "io.x", **need, "range": range_})) is meets
 
 
 # Parameters

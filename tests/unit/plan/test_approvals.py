@@ -222,6 +222,4 @@ def test_packages_of_one_pull_request_are_approved_together_or_not_at_all(first:
 )
 def test_checks_are_read_for_open_pull_requests_where_a_rule_requires_them(rule, commits) -> None:
     pulls = (a_pull(), a_pull(PullState.CLOSED, head_oid=oid("d3")), a_pull(head_oid=""))
-    policy = approving(rule).policy
-
-    assert list(wanted_checks([EDGE], pulls, policy)) == commits
+    assert list(wanted_checks([EDGE], pulls, approving(rule).policy)) == commits

@@ -16,9 +16,7 @@ MOVE = MoveRef("refs/heads/x", oid("a1"), None)
     ("chosen", "dropped"), [("theirs", "ours"), ("ours", "theirs"), ("another", "theirs"), (None, "theirs")]
 )
 def test_answer_drops_the_side_that_the_draft_has_not(chosen: str | None, dropped: str) -> None:
-    note = Answer(a_conflict("a.yaml", "a", "theirs", "ours"), AnsweredBy.EDIT, chosen)
-
-    assert note.dropped == dropped
+    assert Answer(a_conflict("a.yaml", "a", "theirs", "ours"), AnsweredBy.EDIT, chosen).dropped == dropped
 
 
 DRAFT = a_write(ref="refs/heads/drafts/web/w1", time=1)

@@ -121,9 +121,7 @@ def test_package_whose_deletion_is_proposed_stays_in_scope_after_it_is_gone() ->
         "reconciler/default/delete/gone": Commit(oid("a1"), 1),
         "deletionProposed/old/v1": Commit(oid("a2"), 1),
     }
-    edge = repository("edge", branches=branches)
-
-    assert seen_under(edge) == {"gone": "edge", "mine": "edge"}
+    assert seen_under(repository("edge", branches=branches)) == {"gone": "edge", "mine": "edge"}
 
 
 def test_first_open_draft_counts_and_all_others_are_beside_it() -> None:

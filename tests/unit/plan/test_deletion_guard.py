@@ -152,9 +152,7 @@ def test_deletions_that_are_too_many_need_consent(row: Row[str]) -> None:
     ],
 )
 def test_share_that_is_passed_is_never_equal_to_its_limit(share, deletions, owned, why) -> None:
-    guard = DeletionGuard(share=share, minimum=0, count=10_000)
-
-    assert exceeded_limit(deletions, owned, guard) == why
+    assert exceeded_limit(deletions, owned, DeletionGuard(share=share, minimum=0, count=10_000)) == why
 
 
 def test_what_was_refused_is_remembered_with_what_there_was() -> None:

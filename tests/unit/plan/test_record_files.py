@@ -215,8 +215,7 @@ def test_question_that_is_in_no_commit_yet_is_recorded_all_the_same() -> None:
 
     assert record_of(held, a_resolved(), old=OLD) == replace(OLD, conflicts=(OPEN,))
     assert files_of(held) == {}
-    paused = replace(held, reason=Reason.PAUSED)
-    assert record_of(paused, a_resolved(), old=OLD) == OLD
+    assert record_of(replace(held, reason=Reason.PAUSED), a_resolved(), old=OLD) == OLD
 
 
 @pytest.mark.parametrize(

@@ -229,9 +229,7 @@ def test_deletion_that_people_declined_is_not_proposed_again() -> None:
 
 
 def test_repository_without_a_commit_has_nothing_to_delete() -> None:
-    target = a_target(view=replace(EDGE, head=None))
-
-    assert decision(target) == replace(KEPT, message="web.yaml is gone")
+    assert decision(a_target(view=replace(EDGE, head=None))) == replace(KEPT, message="web.yaml is gone")
 
 
 @pytest.mark.parametrize(

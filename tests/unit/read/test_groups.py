@@ -65,8 +65,7 @@ def test_package_is_dropped_if_people_took_its_change_back(repo: Repo, read: Rea
     view = read()
 
     assert view.groups[0].dropped == dropped
-    held = {path for path, package in view.packages.items() if package.drafts}
-    assert held == {"web", "db"} - dropped
+    assert {path for path, package in view.packages.items() if package.drafts} == {"web", "db"} - dropped
 
 
 def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo) -> None:

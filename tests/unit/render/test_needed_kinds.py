@@ -95,6 +95,4 @@ def test_all_kinds_that_are_read_of_the_tool_of_a_manifest_are_needed(manifest, 
 
 
 def test_kinds_of_what_variants_need_are_needed() -> None:
-    needed = needed_kinds(world(), (), {}, [Ecosystem.KPT, Ecosystem.CARVEL])
-
-    assert ",".join(map(str, needed)) == CARVEL
+    assert ",".join(map(str, needed_kinds(world(), (), {}, [Ecosystem.KPT, Ecosystem.CARVEL]))) == CARVEL

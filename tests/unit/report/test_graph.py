@@ -134,9 +134,7 @@ def test_nothing_invisible_is_drawn() -> None:
     hidden = "\ufe0f\u3164\uffa0\u034f\U000e0041\U000e0101\u202e"
     nodes = tuple(replace(node, label=f"a{hidden}b") for node in NODES)
 
-    drawn = text_tree([Group(hidden, nodes, (Edge("r", "p", hidden),))])
-
-    assert not set("".join(drawn)) & set(hidden)
+    assert not set("".join(text_tree([Group(hidden, nodes, (Edge("r", "p", hidden),))]))) & set(hidden)
 
 
 def test_hostile_names_stay_on_their_line_of_text() -> None:

@@ -95,9 +95,7 @@ def test_refused_deletions_are_one_decision_with_their_packages() -> None:
     ],
 )
 def test_wave_that_a_person_holds_is_named(wave: WaveStatus, expected: list[tuple[str, str]]) -> None:
-    found = needs(Plan(rollouts=(rollout(wave),)))
-
-    assert found == [(*row, "default/web") for row in expected]
+    assert needs(Plan(rollouts=(rollout(wave),))) == [(*row, "default/web") for row in expected]
 
 
 def test_paused_rollout_asks_for_nobody() -> None:

@@ -192,9 +192,7 @@ def test_a_closed_pull_request_fails_its_wave(world: RolloutWorld) -> None:
     (ref,) = world.drafts("a1")
     world.close("a1", ref.removeprefix("refs/heads/"))
 
-    plan = world.run()
-
-    assert messages(plan)[0] == "1 failed (a1/web: pull request 2 was closed)"
+    assert messages(world.run())[0] == "1 failed (a1/web: pull request 2 was closed)"
 
 
 def test_a_reverted_package_fails_its_wave(world: RolloutWorld) -> None:

@@ -151,9 +151,7 @@ def test_a_failure_stops_every_wave_and_takes_nothing_back() -> None:
 def test_as_many_packages_are_in_review_as_are_allowed(most: str, moved: list[str]) -> None:
     members = [("first", member(name)) for name in "dcba"]
 
-    judged = judge(*members, first=Wave("first", max_open=most))
-
-    assert moving(judged) == moved
+    assert moving(judge(*members, first=Wave("first", max_open=most))) == moved
 
 
 @pytest.mark.parametrize("orders", [NO_ORDERS, Orders("web/v2", go=frozenset({"second"}))])
