@@ -7,6 +7,7 @@ import pytest
 from reconciler.base.reasons import Reason
 from reconciler.dependencies.lock.format import ClusterLock, ClusterUpdate, LockUpdate
 from reconciler.dependencies.lock.format import next_lock as next_cluster_lock
+from reconciler.dependencies.lock.update import effective_locks
 from reconciler.dependencies.model.instances import Instance, Resolution, Resolved, Slot, SlotKind
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand import Desired
@@ -444,3 +445,25 @@ def test_branch_starts_anew_where_that_undoes_nothing(behind, edited, only_locks
     branch = replace(BRANCH, behind=frozenset(behind), edited_files=frozenset(edited), only_locks=only_locks)
 
     assert branch.renews is renews
+
+
+DB, DB2, LOG = {"db": "1.0.0"}, {"db": "2.0.0"}, {"log": "1.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lenient", "strict"),
+    [
+        pytest.param(None, DB, "after", "before", id="a first lock holds at once, or waits"),
+        pytest.param(DB, DB | LOG, "after", "before", id="what is new is taken"),
+        pytest.param(DB | LOG, DB, "after", "before", id="what nobody wants goes"),
+        pytest.param(DB, DB2, "before", "before", id="a pin that moves waits"),
+        pytest.param(DB, DB2 | LOG, "before", "before", id="what is new waits with a pin that moves"),
+    ],
+)
+def test_what_stands_while_a_lock_waits_for_a_review(before, after, lenient, strict) -> None:
+    sides = {"before": locked(**before) if before else None, "after": locked(**after)}
+
+    for is_strict, side in ((False, lenient), (True, strict)):
+        update = LockUpdate((ClusterUpdate("dev", *sides.values()),))
+        (stands,) = effective_locks(update, strict=is_strict).scopes
+        assert stands.after == sides[side]
