@@ -1,11 +1,15 @@
 """Values of a plan: what a change without effects keeps, and the side that an answer drops."""
 
+from typing import Literal
+
 import pytest
 
+from reconciler.base.errors import Exit
 from reconciler.names.ids import ObjectName
-from reconciler.plan.changes import GroupPart, LockProposal, MoveRef, Plan, WriteGroup
+from reconciler.plan.changes import GroupPart, LockProposal, MoveRef, Outcome, Plan, WriteGroup, exit_of
+from reconciler.policy import ExitPolicy, Policy
 from reconciler.render.answers import Answer, AnsweredBy
-from tests.support.plan_values import a_change, a_conflict, a_write, oid
+from tests.support.plan_values import a_change, a_conflict, a_write, oid, web_context
 from tests.support.values import replace
 
 KEPT = a_change(repository=ObjectName("default", "edge"), before=oid("b1"))
@@ -47,6 +51,26 @@ MINE = WriteGroup(
 )
 def test_package_as_its_draft_has_it_after_the_change(writes, group, written) -> None:
     assert replace(KEPT, writes=writes, group=group).written == written
+
+
+@pytest.mark.parametrize(
+    ("waiting", "exits", "shown"),
+    [
+        (7, {Exit.WAITING}, Exit.WAITING),
+        (0, {Exit.WAITING}, Exit.DONE),
+        (0, {Exit.WAITING, Exit.PARTIAL}, Exit.PARTIAL),
+        (7, {Exit.WAITING, Exit.PARTIAL}, Exit.WAITING),
+        (0, {Exit.WAITING, Exit.INVALID_INPUT}, Exit.INVALID_INPUT),
+    ],
+)
+def test_waiting_for_people_is_no_failure_where_the_configuration_tolerates_it(
+    waiting: Literal[0, 7], exits: set[Exit], shown: Exit
+) -> None:
+    context = web_context(inventory={"policy": Policy(exit=ExitPolicy(waiting=waiting))})
+
+    assert exit_of(Plan(exits=frozenset(exits), context=context)) is shown
+    assert exit_of(Plan(context=context), outcome=Outcome(exits=frozenset(exits))) is shown
+    assert exit_of(Plan(exits=frozenset({Exit.WAITING}))) is Exit.WAITING
 
 
 def test_plan_counts_the_change_of_a_lock() -> None:

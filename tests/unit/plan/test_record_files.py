@@ -11,12 +11,13 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
-from reconciler.inventory.inventory import Former, RepositoryRole
+from reconciler.inventory.inventory import Commit, Control, Former, RepositoryRole
+from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, GroupPart, Op, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, place_consent
-from reconciler.plan.records import plan_locks, plan_records, record_owners
+from reconciler.plan.records import applied_commit, plan_locks, plan_records, record_owners
 from reconciler.plan.set_diff import SetDiff, VariantChange
 from reconciler.policy import Policy
 from reconciler.records.state import (
@@ -381,6 +382,40 @@ def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(change, fields, 
     files = files_of(replace(KEPT, **change), a_resolved(), **fields)
 
     assert files.get(LOCK, {}).get("commit") == (oid(f"a{revision}") if revision else None)
+
+
+BEFORE = {WEB: VariantChange(WEB, Reason.NOT_DESIRED, record=a_record())}
+
+
+@pytest.mark.parametrize(
+    ("position", "fields", "counts"),
+    [
+        (Position.CURRENT, {}, "now"),
+        (Position.REWOUND, {"gone": BEFORE}, "now"),
+        (Position.REWRITTEN, {}, "now"),
+        *((position, {"gone": BEFORE}, "before") for position in (Position.REWRITTEN, Position.UNKNOWN)),
+        (Position.REWRITTEN, {"refused": {PACKAGE: 3}}, "before"),
+        (Position.CURRENT, {"gone": BEFORE}, "now"),
+        (Position.CURRENT, {"suspend": True}, "before"),
+        (Position.CURRENT, {"applied": None}, "now"),
+        (Position.CURRENT, {"applied": None, "variants": {}}, None),
+        (Position.CURRENT, {"applied": None, "variants": {}, "records": {WEB: OLD}}, "now"),
+        (Position.CURRENT, {"applied": None, "variants": {}, "set_records": {WEB: SetRecord}}, "now"),
+        (Position.CURRENT, {"variants": {}}, "now"),
+        (Position.CURRENT, {"applied": None, "suspend": True}, None),
+    ],
+)
+def test_commit_counts_as_applied_unless_what_was_applied_last_still_needs_evidence(
+    position: Position, fields: dict[str, Any], counts: str | None
+) -> None:
+    facts = {"applied": oid("a1"), "suspend": False, "refused": {}, **fields}
+    standing = Standing(position, applied=facts.pop("applied"))
+    control = Control("u", "u", Commit(oid("a2"), 1), standing=standing)
+    policy, refused = Policy(suspend=facts.pop("suspend")), facts.pop("refused")
+    read = {name: facts.pop(name) for name in ("records", "set_records") if name in facts}
+    context = web_context(inventory={"control": control, "policy": policy, **read}, **facts)
+
+    assert applied_commit(context, (), refused) == {"before": oid("a1"), "now": oid("a2")}.get(counts or "")
 
 
 def test_digests_of_images_are_recorded() -> None:
