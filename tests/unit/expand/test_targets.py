@@ -171,6 +171,9 @@ def test_version_that_is_not_served_names_those_that_are() -> None:
         ({}, False),
         ({"clusters": {"prod": Snapshot(present=True, cluster="prod")}}, True),
         ({"clusters": {"dev": Snapshot(present=True, cluster="dev")}}, False),
+        ({"present": True, "clusters": {"dev": Snapshot(present=True, cluster="dev")}}, True),
+        ({"present": True, "clusters": {"prod": Snapshot()}}, False),
+        ({"present": True, "cluster": "dev", "clusters": {"dev": Snapshot()}}, False),
     ],
 )
 def test_snapshot_of_a_cluster_is_its_own_or_one_without_a_name(
@@ -181,3 +184,12 @@ def test_snapshot_of_a_cluster_is_its_own_or_one_without_a_name(
     assert found.present is is_found
     if not is_found:
         assert found == Snapshot(cluster="prod", path="snapshots/prod")
+
+
+def test_snapshot_at_the_root_is_of_any_cluster_unless_it_is_named_among_the_others() -> None:
+    root, prod = Snapshot(present=True, cluster="dev"), Snapshot(present=True, cluster="prod")
+    beside = replace(root, clusters={"prod": prod})
+
+    assert root.of("prod") is root
+    assert (beside.of("prod"), beside.of("dev"), beside.of("x")) == (prod, beside, beside)
+    assert not replace(beside, clusters={"prod": prod, "dev": root}).of("x").present

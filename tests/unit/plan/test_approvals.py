@@ -217,6 +217,18 @@ def test_packages_of_one_pull_request_are_approved_together_or_not_at_all(first:
     assert [change.op for change in decided] == [Op.APPROVE if both else Op.KEEP] * 2
 
 
+def test_package_that_joins_the_branch_is_approved_with_the_others_or_none_is() -> None:
+    case = {"draft": "ours", "pull request": "open", "rule": "any draft of ours", "change": "up to date"}
+    other, head = PACKAGE._replace(path="api"), a_pull().head
+    context = approving_context({**case, "content": "ready"})
+    targets = {PACKAGE: a_target(case), other: a_target({**case, "draft": "none"})}
+    joining = replace(KEPT, package=other, variant=WEB._replace(name="api"), group=head)
+
+    decided = staged("approval", approve_changes, [KEPT, joining], replace(context, targets=targets))
+
+    assert [change.op for change in decided] == [Op.KEEP] * 2
+
+
 @pytest.mark.parametrize(
     ("rule", "commits"), [("any draft of ours", []), ("a check that passed", [oid("d2")]), ("none", [])]
 )

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.reasons import Reason
 from reconciler.base.values import read_record
-from reconciler.inventory.inventory import CheckState, Commit
+from reconciler.inventory.inventory import CheckState, Commit, PullState
 from reconciler.names.ids import NamedObject
 from reconciler.plan.approvals import LEAST_WAIT_S, approve_changes, remember_refusals
 from reconciler.plan.changes import Approval, Change, Op, Unfinished
@@ -118,7 +118,8 @@ OTHERS = {
 @pytest.mark.parametrize(("more", "is_asked"), OTHERS.values(), ids=OTHERS)
 def test_forge_that_refused_is_asked_again_once_something_else_may_decide(more, is_asked) -> None:
     def context(record: PackageVariantRecord, **fields: Any) -> PlanContext:
-        target = a_target(draft=a_draft(**fields.pop("draft", {})), pulls=(a_pull(**fields.pop("pull", {})),))
+        ended, pull = a_pull(PullState.CLOSED, number=0, head_oid=oid("d9")), a_pull(**fields.pop("pull", {}))
+        target = a_target(draft=a_draft(**fields.pop("draft", {})), pulls=(ended, pull))
         inventory = {"policy": POLICY, "now": NOW, "records": {WEB: record}, **fields}
         return web_context(target, rendered=RENDERED, inventory=inventory)
 

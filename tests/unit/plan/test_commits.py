@@ -3,11 +3,17 @@
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory.inventory import Commit, RepositoryView, repository_commits
+from reconciler.inventory.inventory import (
+    Commit,
+    PullRequest,
+    PullState,
+    RepositoryView,
+    repository_commits,
+)
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
-from reconciler.plan.drafts import revision_name, start_branch, with_lines
+from reconciler.plan.drafts import next_workspace, revision_name, start_branch, with_lines
 from reconciler.policy import Author, CommitPolicy
-from tests.support.plan_values import a_pin, oid
+from tests.support.plan_values import a_pin, a_pull, a_target, oid
 from tests.support.sets import repository, source, world
 from tests.support.values import replace
 
@@ -120,3 +126,23 @@ def test_first_commit_has_a_readme_and_the_people_of_its_registrations() -> None
         object_id("commit", commit_bytes(tree_id(start.files), (), author, committer, start.message))
         for author in (Signature("Ann", "a@x", 5), committer)
     ]
+
+
+def a_head(path: str, number: int, state: PullState = PullState.CLOSED) -> PullRequest:
+    return a_pull(state, head=f"drafts/{path}/packagevariant-{number}")
+
+
+@pytest.mark.parametrize(
+    ("pulls", "number"),
+    [
+        ((), 1),
+        *(((a_head("web", 4, state),), 5) for state in PullState),
+        ((a_head("web", 12), a_head("web", 9)), 13),
+        ((a_head("web/deep", 4), a_head("api", 7)), 1),
+        ((a_pull(head="drafts/web/mine-3"),), 1),
+    ],
+)
+def test_workspace_of_an_ended_pull_request_is_not_used_again(
+    pulls: tuple[PullRequest, ...], number: int
+) -> None:
+    assert next_workspace(a_target(pulls=pulls)) == f"packagevariant-{number}"

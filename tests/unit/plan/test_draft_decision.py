@@ -17,14 +17,15 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, Draft, Inventory, PullState, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
-from reconciler.names.ids import PackageKey
-from reconciler.plan.changes import Change, Op, WriteDraft
+from reconciler.names.ids import Lifecycle, PackageKey
+from reconciler.plan.changes import Change, ClosePull, Op, WriteDraft
 from reconciler.plan.compose import Parts, asked_text, compose
 from reconciler.plan.context import PlanTarget
 from reconciler.plan.decide import Case as DraftCase
 from reconciler.plan.decide import content_causes, decide_output
+from reconciler.plan.drafts import close_pulls, is_proposed, wanted_pull
 from reconciler.plan.rejection import RETRY
-from reconciler.policy import FunctionPolicy
+from reconciler.policy import FunctionPolicy, OpenOn
 from reconciler.records.state import ConflictRecord
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
@@ -436,3 +437,40 @@ def check_effects(change: Change, draft: Draft | None) -> None:
 @pytest.mark.parametrize("row", DRAFTS.rows, ids=str)
 def test_draft_is_written_kept_or_closed_as_the_table_says(row: Row[Decided]) -> None:
     assert DRAFTS.mistakes(row, decided) == []
+
+
+def test_every_open_pull_request_of_branches_that_go_is_closed_but_not_that_of_a_group() -> None:
+    heads = ["drafts/web/b", "drafts/web/a", "reconciler/default/group/x/1"]
+    pulls = (
+        a_pull(head=heads[0], number=9),
+        *(a_pull(head=head, number=number) for number, head in enumerate(heads)),
+        a_pull(PullState.MERGED, head=heads[1], number=4),
+        a_pull(head="drafts/web/stays", number=5),
+    )
+    goal = PlanTarget(PACKAGE, repository("edge"), a_package(), pulls=pulls)
+
+    closed = close_pulls(goal, [f"refs/heads/{head}" for head in heads], "why")
+
+    assert closed == tuple(
+        ClosePull(n, head, "why") for n, head in ((0, heads[0]), (1, heads[1]), (9, heads[0]))
+    )
+
+
+@pytest.mark.parametrize("state", [None, *PullState])
+@pytest.mark.parametrize("open_on", OpenOn)
+@pytest.mark.parametrize("lifecycle", [None, Lifecycle.DRAFT, Lifecycle.PROPOSED])
+def test_pull_request_is_a_draft_until_it_is_proposed_or_people_say_otherwise(
+    lifecycle: Lifecycle | None, open_on: OpenOn, state: PullState | None
+) -> None:
+    draft = a_draft(lifecycle=lifecycle) if lifecycle else None
+    pulls = () if state is None else (a_pull(state, head="drafts/web/w1", number=7, draft=False),)
+    goal = PlanTarget(PACKAGE, repository("edge"), a_package(), pulls=pulls)
+    is_open, proposed = state is PullState.OPEN, lifecycle is Lifecycle.PROPOSED
+
+    pull = wanted_pull(goal, "refs/heads/drafts/web/w1", open_on=open_on, proposed=is_proposed(draft))
+
+    if open_on is OpenOn.PROPOSE and not (proposed or is_open):
+        assert pull is None
+    else:
+        assert pull is not None
+        assert (pull.number, pull.draft) == ((7, False) if is_open else (0, not proposed))

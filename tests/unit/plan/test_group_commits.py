@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, Draft, GroupBranch, PullRequest, PullState
-from reconciler.names.ids import ObjectName, PackageKey
+from reconciler.names.ids import ObjectName, Oid, PackageKey
 from reconciler.names.refs import group_ref
 from reconciler.plan.changes import Change, ClosePull, GroupPart, MoveRef, Op, WriteDraft, WriteGroup
 from reconciler.plan.context import PlanContext, PlanTarget
-from reconciler.plan.groups import ENDED, HELD, TAKEN_OUT, group_changes
+from reconciler.plan.groups import DELETED, EMPTIED, ENDED, HELD, TAKEN_OUT, group_changes
 from reconciler.policy import GroupBy, Policy, PullRequestPolicy
 from reconciler.render.rendered import Package, Rendered, RenderedVariant
 from tests.support import plan_values
@@ -35,6 +37,7 @@ HEAD = REF.removeprefix("refs/heads/")
 BRANCH = GroupBranch(REF, Commit(oid("a1"), 15), ("api", "web"))
 BY_REPOSITORY = Policy(pull_requests=PullRequestPolicy(group_by=GroupBy.REPOSITORY))
 API, WEB = PackageKey(URL, "api"), PackageKey(URL, "web")
+EMPTIED_REF = "refs/heads/drafts/api/packagevariant-3"
 EMPTY = "Nothing of this group is left to propose."
 
 
@@ -221,6 +224,35 @@ def test_edited_draft_with_a_question_stays_as_people_left_it() -> None:
         waits=True,
         group=HEAD,
     )
+
+
+@pytest.mark.parametrize(
+    ("branch", "main_tree", "op", "reason", "message"),
+    [
+        ({"deleted": frozenset({"api"})}, oid("b1"), Op.KEEP, Reason.DELETED_BY_PERSON, DELETED),
+        ({"deleted": frozenset({"web"})}, oid("b1"), Op.KEEP, None, ""),
+        ({"deleted": frozenset({"api"})}, None, Op.KEEP, None, ""),
+        ({"deleted": frozenset({"api"})}, oid("b1"), Op.BLOCK, None, ""),
+        ({"ref": EMPTIED_REF, "dropped": frozenset({"api"})}, None, Op.KEEP, Reason.HELD_BACK, EMPTIED),
+        ({"ref": EMPTIED_REF, "dropped": frozenset({"web"})}, None, Op.KEEP, None, ""),
+    ],
+)
+def test_package_that_a_person_deleted_on_an_open_branch_waits_for_them(
+    branch: dict[str, Any], main_tree: Oid | None, op: Op, reason: Reason | None, message: str
+) -> None:
+    group = replace(BRANCH, **branch)
+    head = group.ref.removeprefix("refs/heads/")
+    pull, change = a_pull(number=6, head=head), kept(API, op=op)
+
+    (api,) = grouped((change,), group, pull, main_tree=main_tree)
+    (over,) = grouped((change,), group, replace(pull, state=PullState.CLOSED), main_tree=main_tree)
+
+    waiting = {Reason.DELETED_BY_PERSON, Reason.HELD_BACK}
+    assert over.reason not in waiting, "the branch is not open"
+    if reason is None:
+        assert api.reason not in waiting
+    else:
+        assert (api.reason, api.message, api.waits) == (reason, message.format(head, "api"), True)
 
 
 # Numbers of groups

@@ -46,7 +46,7 @@ from tests.unit.plan.test_conflicts import app, draft, spec
 CONTENT: DecisionTable[str] = DecisionTable(
     {
         "made for": ("a variant", "a cluster"),
-        "proposed before": ("exactly this", "something else"),
+        "proposed before": ("exactly this", "something else", "in another repository", "on another branch"),
         "main had it": ("yes", "no"),
         "main now": ("older", "newer", "absent"),
         "pull request": ("closed", "merged", "none"),
@@ -54,6 +54,8 @@ CONTENT: DecisionTable[str] = DecisionTable(
     },
     [
         ({"proposed before": "something else"}, "", "this content was never proposed"),
+        ({"proposed before": ("in another repository", "on another branch")}, "",
+            "it was never proposed here"),
         ({"main had it": "yes", "main now": "older"}, "This content was reverted on main in 333333333333",
             "main went back to what it had before"),
         ({"main had it": "yes", "main now": "absent"}, "This content was reverted on main",
@@ -117,9 +119,10 @@ def find(case: Mapping[str, str], pulls: tuple[PullRequest, ...] | None = None, 
     record = a_record(
         namespace=key.namespace,
         name=key.name,
-        url=KEY.url,
+        url="host/other" if case["proposed before"] == "in another repository" else KEY.url,
         path=KEY.path,
-        inputs="same" if case["proposed before"] == "exactly this" else "other",
+        branch="prod" if case["proposed before"] == "on another branch" else EDGE.branch,
+        inputs="other" if case["proposed before"] == "something else" else "same",
         output_tree=TREE,
         group=group,
         local_tree=(goal.package.main_tree or "") if case["proposed onto this main"] == "yes" else "e" * 40,

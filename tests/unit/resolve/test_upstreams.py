@@ -43,7 +43,10 @@ def world() -> ModelWorld:
     refs["refs/tags/web/v1.2.0"] = refs["refs/tags/web/v1"]
     refs["refs/tags/web/v1.3.0"] = refs["refs/tags/web/v2"]
     refs["refs/tags/v2.0.0"] = refs["refs/tags/web/v3"]
-    refs["refs/tags/both"] = refs["refs/tags/web/v1"]
+    # The content is the same, and the commit is not.
+    refs["refs/tags/both"] = world.repositories["blueprints"].commit(
+        {"web": blueprint("web", a_yaml="a: 3\n")}, (), time=1
+    )
     refs["refs/tags/web/both"] = refs["refs/tags/web/v3"]
     refs["refs/tags/same"] = refs["refs/tags/web/same"] = refs["refs/tags/web/v1"]
     refs["refs/heads/next"] = refs["refs/tags/web/v3"]
