@@ -27,7 +27,7 @@ from reconciler.render.kptfile import kptfile_value
 from reconciler.render.package import render_packages
 from reconciler.render.rendered import Package, RenderedVariant
 from reconciler.render.sharing import main_values
-from reconciler.resolve.resolution import Resolution, ResolvedVariant
+from reconciler.resolve.resolution import Pin, Resolution, ResolvedVariant
 from tests.ecosystem.inputs import ABSENT, inputs_of, name_of, revisions
 from tests.property.test_yaml_round_trip import PIECES, documents
 from tests.support.conformance import PROJECT, parameters
@@ -221,6 +221,13 @@ def _views() -> tuple[RepositoryView, ...]:
     return replace(edge, manifest=edge.manifest.model_copy(update={"spec": spec})), lab
 
 
+def _registered(names: Iterable[str]) -> Inventory:
+    """Return an inventory with a repository of each name."""
+    view = _views()[0]
+    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in names]
+    return world(views=tuple(views), snapshot=snapshot())
+
+
 @given(
     data=st.data(),
     old=sources(),
@@ -256,19 +263,42 @@ def test_packages_rendered_together_are_those_rendered_alone(  # noqa: PLR0917 -
             a_resolved(variant=desired, view=view.key, downstream=PackageKey(view.url, name), pin=first)
         )
     cloned = _render(variants, trees, inventory)
-    for variant in variants:
-        assert _render([variant], trees, inventory) == {variant.variant.key: cloned[variant.variant.key]}
+    _check_alone(variants, cloned, lambda own: _render(own, trees, inventory))
 
+    def edit(number: int, files: Files) -> Files:
+        return _edited(files, hands if number != data.draw(st.integers(0, 9)) else {})
+
+    updates = _updates(variants, cloned, trees, second, edit)
+    together = _render(updates, _held(updates, trees), inventory)
+    _check_alone(updates, together, lambda own: _render(own, trees, inventory))
+
+
+def _check_alone(
+    variants: Iterable[ResolvedVariant],
+    together: Mapping[ObjectName, RenderedVariant],
+    render: Callable[[list[ResolvedVariant]], Mapping[ObjectName, RenderedVariant]],
+) -> None:
+    """Assert that each variant is rendered alone as it is together with the others."""
+    for variant in variants:
+        assert render([variant]) == {variant.variant.key: together[variant.variant.key]}
+
+
+def _updates(
+    variants: Iterable[ResolvedVariant],
+    rendered: Mapping[ObjectName, RenderedVariant],
+    trees: dict[Oid, Files],
+    pin: Pin,
+    edit: Callable[[int, Files], Files] = lambda _, files: files,
+) -> list[ResolvedVariant]:
+    """Return the updates of what was rendered to a pin, after people edited each package."""
     updates = []
     for number, variant in enumerate(variants):
-        fresh = cloned[variant.variant.key].fresh
+        fresh = rendered[variant.variant.key].fresh
         if isinstance(fresh, Package):
-            local = _edited(fresh.files, hands if number != data.draw(st.integers(0, 9)) else {})
+            local = edit(number, dict(fresh.files))
             trees[tree_id(local)] = local
-            updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
-    together = _render(updates, _held(updates, trees), inventory)
-    for update in updates:
-        assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
+            updates.append(replace(variant, base=variant.pin, pin=pin, local=tree_id(local)))
+    return updates
 
 
 # Packages of many repositories
@@ -431,28 +461,21 @@ def test_packages_of_many_repositories_are_those_rendered_alone(  # noqa: PLR091
     old, new = package(texts[0]), package({**texts[1], "b.yaml": APPS[2].replace("edge-1", "other")})
     trees = {tree_id(old): old, tree_id(new): new}
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
-    view = _views()[0]
-    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
-    inventory = world(views=tuple(views), snapshot=snapshot())
+    inventory = _registered(clusters)
     shared = data.draw(st.sampled_from(VALUES)) if data else "CLUSTER"
     values = [data.draw(st.sampled_from([shared, shared, *VALUES])) if data else shared for _ in clusters]
     drawn = enumerate(zip(clusters, values, strict=True))
     variants = [_of_cluster(number, *each, function, first) for number, each in drawn]
     cloned = _render(variants, trees, inventory)
-    for variant in variants:
-        assert _render([variant], trees, inventory) == {variant.variant.key: cloned[variant.variant.key]}
+    _check_alone(variants, cloned, lambda own: _render(own, trees, inventory))
 
-    updates = []
-    for cluster, variant in zip(clusters, variants, strict=True):
-        fresh = cloned[variant.variant.key].fresh
-        if isinstance(fresh, Package):
-            text = WRITTEN[change](fresh.files["app.yaml"].data.decode(), cluster)
-            local = {**fresh.files, "app.yaml": File.of(text.encode())}
-            trees[tree_id(local)] = local
-            updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
+    def edit(number: int, files: Files) -> Files:
+        text = WRITTEN[change](files["app.yaml"].data.decode(), clusters[number])
+        return {**files, "app.yaml": File.of(text.encode())}
+
+    updates = _updates(variants, cloned, trees, second, edit)
     together = _render(updates, _held(updates, trees), inventory)
-    for update in updates:
-        assert _render([update], trees, inventory) == {update.variant.key: together[update.variant.key]}
+    _check_alone(updates, together, lambda own: _render(own, trees, inventory))
 
 
 PLAIN = ["c07", "edge-1", "edge-10"]
@@ -503,22 +526,18 @@ def test_packages_of_a_chart_are_those_rendered_alone(
     def render(variants: Iterable[ResolvedVariant]) -> dict[ObjectName, RenderedVariant]:
         return dict(render_packages(Resolution(tuple(variants)), trees, inventory, run).variants)
 
-    view = _views()[0]
-    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
-    inventory = world(views=tuple(views), snapshot=snapshot())
+    inventory = _registered(clusters)
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
     variants = [_of_cluster(n, name, value, FUNCTIONS[6], first) for n, name in enumerate(clusters)]
     cloned = render(variants)
-    updates = []
-    for cluster, variant in zip(clusters, variants, strict=True):
-        fresh = cloned[variant.variant.key].fresh
-        assert render([variant]) == {variant.variant.key: cloned[variant.variant.key]}
-        if isinstance(fresh, Package):
-            texts = {name: file.data.decode() for name, file in fresh.files.items() if name != KPTFILE}
-            hands = {name: File.of(WRITTEN[change](text, cluster).encode()) for name, text in texts.items()}
-            local = {**fresh.files, **hands}
-            trees[tree_id(local)] = local
-            updates.append(replace(variant, base=first, pin=second, local=tree_id(local)))
+    _check_alone(variants, cloned, render)
+
+    def edit(number: int, files: Files) -> Files:
+        texts = {name: file.data.decode() for name, file in files.items() if name != KPTFILE}
+        hands = {name: WRITTEN[change](text, clusters[number]).encode() for name, text in texts.items()}
+        return {**files, **{name: File.of(data) for name, data in hands.items()}}
+
+    updates = _updates(variants, cloned, trees, second, edit)
     together = render(updates)
     for update in updates:
         runs.clear()
@@ -551,20 +570,12 @@ def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_
         charts.extend(tree_id(f) for f, has_chart in zip(packages, is_chart, strict=True) if has_chart)
         return [_run_chart(files, "app.yaml") or run_pipeline(files) for files in packages]
 
-    view = _views()[0]
     clusters = ["edge-1", "edge-10"]
-    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
-    inventory = world(views=tuple(views), snapshot=snapshot())
+    inventory = _registered(clusters)
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
     variants = [_of_cluster(n, name, "dev", FUNCTIONS[6], first) for n, name in enumerate(clusters)]
     made = dict(render_packages(Resolution(tuple(variants)), trees, inventory, run).variants)
-    locals_ = [made[variant.variant.key].fresh for variant in variants]
-    trees |= {fresh.tree: dict(fresh.files) for fresh in locals_ if isinstance(fresh, Package)}
-    updates = [
-        replace(variant, base=first, pin=second, local=fresh.tree)
-        for variant, fresh in zip(variants, locals_, strict=True)
-        if isinstance(fresh, Package)
-    ]
+    updates = _updates(variants, made, trees, second)
     merged.clear()
     before = charts.copy()
     charts.clear()
@@ -611,25 +622,14 @@ def test_public_packages_of_many_repositories_are_those_rendered_alone(
     words = sorted({part for word in WORD.findall(content) for part in (word, word[:-1], word[1:]) if part})
     odd = st.sampled_from(words) | st.sampled_from(_words_of_the_program()) | st.sampled_from(CLUSTERS)
     clusters = list(dict.fromkeys([*PLAIN[:2], *data.draw(st.lists(odd, min_size=1, max_size=3))]))
-    view = _views()[0]
-    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
-    inventory = world(views=tuple(views), snapshot=snapshot())
+    inventory = _registered(clusters)
     trees = {tree_id(old): old, tree_id(new): new}
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
     variants = [_of_cluster(n, name, "CLUSTER", function, first) for n, name in enumerate(clusters)]
-    for way in ("clone", "update"):
+    for _ in ("clone", "update"):
         together = _render(variants, _held(variants, trees), inventory)
-        for variant in variants:
-            assert _render([variant], trees, inventory) == {
-                variant.variant.key: together[variant.variant.key]
-            }, way
-        updates = []
-        for variant in variants:
-            fresh = together[variant.variant.key].fresh
-            if isinstance(fresh, Package):
-                trees[fresh.tree] = dict(fresh.files)
-                updates.append(replace(variant, base=first, pin=second, local=fresh.tree))
-        variants = updates
+        _check_alone(variants, together, lambda own: _render(own, trees, inventory))
+        variants = _updates(variants, together, trees, second)
 
 
 @pytest.mark.parametrize(
@@ -651,9 +651,7 @@ def test_one_sample_is_rendered_where_values_are_only_copied(
     clusters: list[str], pipeline: str, app: str, rendered: int
 ) -> None:
     old = package({KPTFILE: HEADER + pipeline, "app.yaml": app, "r.yaml": REPLACEMENTS[0]})
-    view = _views()[0]
-    views = [replace(view, key=ObjectName("default", name), url=f"host/{name}") for name in clusters]
-    inventory = world(views=tuple(views), snapshot=snapshot())
+    inventory = _registered(clusters)
     pin = a_pin(1, tree=tree_id(old))
     variants = [_of_cluster(n, name, "CLUSTER", FUNCTIONS[0], pin) for n, name in enumerate(clusters)]
     runs: list[int] = []

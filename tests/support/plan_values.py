@@ -1,6 +1,8 @@
 """Values of the planning stage, made directly: what a rule does not look at has a default."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 from zlib import crc32
 
@@ -9,7 +11,7 @@ from reconciler.api.porch import PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired, DesiredVariant
-from reconciler.inventory.inventory import Commit, Draft, FieldPath, Inventory, PullRequest, PullState, Source
+from reconciler.inventory.inventory import Commit, Draft, FieldPath, PullRequest, PullState, Source
 from reconciler.names.ids import Lifecycle, ObjectName, Oid, PackageKey
 from reconciler.names.refs import TAGS
 from reconciler.plan.changes import (
@@ -34,6 +36,7 @@ from tests.support.sets import a_package, repository, variant, world
 from tests.support.values import replace
 
 URL = "host/edge"
+NOTHING: Any = MappingProxyType({})
 WEB = ObjectName("default", "web")
 PACKAGE = PackageKey(URL, "web")
 BRANCH = "drafts/web/packagevariant-1"
@@ -44,92 +47,62 @@ def oid(text: str) -> Oid:
     return Oid(text.ljust(40, "0"))
 
 
-def a_context(inventory: Inventory, **fields: Any) -> PlanContext:
-    """Return a context in which nothing is desired and nothing was planned yet."""
-    given: dict[str, Any] = {
-        "desired": Desired(),
-        "resolution": Resolution(),
-        "rendered": Rendered(),
-        "diff": SetDiff(),
-        "targets": {},
-        "downstreams": {},
-        "resolved": {},
-        "variants": {},
-        "stalled": frozenset(),
-        "gone": {},
-        "waiting": {},
-        "staying": {},
-        "stopped": {},
-        "rollouts": {},
-        "proposed_deletions": {},
-        **fields,
-    }
-    return PlanContext(inventory, **given)
+a_context = partial(
+    PlanContext,
+    desired=Desired(),
+    resolution=Resolution(),
+    rendered=Rendered(),
+    diff=SetDiff(),
+    stalled=frozenset(),
+    **dict.fromkeys(
+        ("targets", "downstreams", "resolved", "variants", "gone", "waiting"), MappingProxyType({})
+    ),
+    **dict.fromkeys(("staying", "stopped", "rollouts", "proposed_deletions"), MappingProxyType({})),
+)
+"""Make a context in which nothing is desired and nothing was planned yet."""
 
 
-def a_draft(**fields: Any) -> Draft:
-    """Return an untouched draft of ours with the tree `d1` at the commit `d2`."""
-    given: dict[str, Any] = {
-        "path": PACKAGE.path,
-        "workspace": "packagevariant-1",
-        "lifecycle": Lifecycle.DRAFT,
-        "ref": f"refs/heads/{BRANCH}",
-        "tip": Commit(oid("d2"), 20),
-        "tree": oid("d1"),
-        "written": oid("d1"),
-        "header": KptfileHeader(owner="default/default/web", location="edge/web"),
-        "base": oid("b2"),
-        "base_tree": oid("b1"),
-        **fields,
-    }
-    return Draft(**given)
+a_draft = partial(
+    Draft,
+    path=PACKAGE.path,
+    workspace="packagevariant-1",
+    lifecycle=Lifecycle.DRAFT,
+    ref=f"refs/heads/{BRANCH}",
+    tip=Commit(oid("d2"), 20),
+    tree=oid("d1"),
+    written=oid("d1"),
+    header=KptfileHeader(owner="default/default/web", location="edge/web"),
+    base=oid("b2"),
+    base_tree=oid("b1"),
+)
+"""Make an untouched draft of ours with the tree `d1` at the commit `d2`."""
 
 
 def a_pull(state: PullState = PullState.OPEN, **fields: Any) -> PullRequest:
     """Return a pull request of that draft, at its tip."""
-    given: dict[str, Any] = {
-        "head": BRANCH,
-        "base": "main",
-        "title": "",
-        "body": "",
-        "number": 1,
-        "state": state,
-        "head_oid": oid("d2"),
-        **fields,
-    }
-    return PullRequest(**given)
+    given = {"title": "", "body": "", "number": 1, "state": state, "head_oid": oid("d2"), **fields}
+    return PullRequest(**{"head": BRANCH, "base": "main", **given})
 
 
-def a_write(**fields: Any) -> WriteDraft:
-    """Return the first commit of that draft."""
-    given: dict[str, Any] = {
-        "ref": f"refs/heads/{BRANCH}",
-        "expect": None,
-        "onto": oid("b2"),
-        "path": PACKAGE.path,
-        "files": {},
-        "tree": oid("e1"),
-        "message": "",
-        "time": 70,
-        **fields,
-    }
-    return WriteDraft(**given)
+a_write = partial(
+    WriteDraft,
+    ref=f"refs/heads/{BRANCH}",
+    expect=None,
+    onto=oid("b2"),
+    path=PACKAGE.path,
+    files=NOTHING,
+    tree=oid("e1"),
+    message="",
+    time=70,
+)
+"""Make the first commit of that draft."""
 
 
 def a_record(**fields: Any) -> PackageVariantRecord:
     """Return the record of the variant `web` of the package `web`."""
-    given: dict[str, Any] = {
-        "namespace": WEB.namespace,
-        "name": WEB.name,
-        "uid": "",
-        "manifest": "web.yaml",
-        "url": PACKAGE.url,
-        "path": PACKAGE.path,
-        "repository": "edge",
-        "spec": {},
-        **fields,
-    }
-    return PackageVariantRecord(**given)
+    web = {"namespace": WEB.namespace, "name": WEB.name, "uid": "", "manifest": "web.yaml"}
+    there = {"url": PACKAGE.url, "path": PACKAGE.path, "repository": "edge", "spec": {}}
+    return PackageVariantRecord(**(web | there | fields))
 
 
 def a_conflict(  # noqa: PLR0917 - a row of a table
@@ -182,19 +155,15 @@ EDGE = repository(
 )
 
 
-def a_change(**fields: Any) -> Change:
-    """Return a change of the package `web` that keeps it as it is."""
-    given = {"package": PACKAGE, "repository": EDGE.key, "op": Op.KEEP, "reason": Reason.UP_TO_DATE, **fields}
-    return Change(**given)
-
-
+a_change = partial(Change, package=PACKAGE, repository=EDGE.key, op=Op.KEEP, reason=Reason.UP_TO_DATE)
+"""Make a change of the package `web` that keeps it as it is."""
 KEPT = a_change(variant=WEB, before=oid("b1"))
 
 
-def a_desired_variant(**fields: Any) -> DesiredVariant:
-    """Return the variant `web` with a bare specification."""
-    source = Source(Location("web.yaml", 1))
-    return DesiredVariant(**{"key": WEB, "uid": "", "spec": PackageVariantSpec(), "source": source, **fields})
+a_desired_variant = partial(
+    DesiredVariant, key=WEB, uid="", spec=PackageVariantSpec(), source=Source(Location("web.yaml", 1))
+)
+"""Make the variant `web` with a bare specification."""
 
 
 def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
@@ -204,19 +173,13 @@ def a_desired(name: str = "web", time: int = 33, **spec: Any) -> DesiredVariant:
     return DesiredVariant(sourced.key, "", sourced.manifest.spec, sourced.source)
 
 
-def a_resolved(**fields: Any) -> ResolvedVariant:
-    """Return that variant with its pin, whose package is not on main unless told otherwise."""
-    given = {"variant": a_desired(), "view": EDGE.key, "downstream": PACKAGE, "pin": a_pin(), **fields}
-    return ResolvedVariant(**given)
-
-
+a_resolved = partial(ResolvedVariant, variant=a_desired(), view=EDGE.key, downstream=PACKAGE, pin=a_pin())
+"""Make that variant with its pin, whose package is not on main unless told otherwise."""
 ON_MAIN = a_package(main_tree=oid("b1"), main_header=KptfileHeader())
 
 
-def a_target(**fields: Any) -> PlanTarget:
-    """Return the package `web` on main of `edge`, without an owner and drafts."""
-    given: dict[str, Any] = {"view": EDGE, "package": ON_MAIN, **fields}
-    return PlanTarget(PACKAGE, **given)
+a_target = partial(PlanTarget, PACKAGE, view=EDGE, package=ON_MAIN)
+"""Make the package `web` on main of `edge`, without an owner and drafts."""
 
 
 def web_context(target: PlanTarget | None = None, **fields: Any) -> PlanContext:
