@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.apply.dashboard import DashboardWriter, reserve_dashboard_write
-from reconciler.apply.outcome import EffectKind, Result, Target
+from reconciler.apply.outcome import Result, Target
 from reconciler.apply.state import MOST_TRIES
 from reconciler.base.errors import Location, UnavailableError
 from reconciler.base.reasons import Phase, Reason
@@ -22,7 +22,7 @@ from reconciler.http.client import Clock, LimitedError
 from reconciler.inventory.shard import WHOLE, Shard, dashboard_file
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Effect, Plan, Refusal
+from reconciler.plan.changes import Plan, Refusal
 from reconciler.plan.status import PackageStatus
 from reconciler.policy import WriteLimits
 from reconciler.report.markdown import Dashboard
@@ -140,23 +140,6 @@ def test_one_write_of_each_forge_is_kept_for_the_dashboard_and_used_by_it(tmp_pa
 
 def section(part: int, text: str, parts: int = 2) -> str:
     return f"<!-- reconciler:shard {part}/{parts} -->\n{text}\n<!-- reconciler:shard end -->"
-
-
-def test_shard_writes_the_parts_of_all_shards() -> None:
-    issues = Issues([dashboard_issue(section(0, "Old"))])
-
-    result = writer(issues, Shard(1, 2)).write(CALLS, lambda: {0: "First", 1: "Older than this run"})
-
-    assert issues.texts == [f"{section(0, 'First')}\n\n{section(1, 'Two packages')}"]
-    assert result.effects == (Effect("acme/control", EffectKind.UPDATED, "#1 Dashboard of demo"),)
-
-
-def test_shard_opens_the_issue_and_leaves_out_parts_that_nobody_wrote() -> None:
-    issues = Issues()
-
-    writer(issues, Shard(1, 2)).write(CALLS, dict)
-
-    assert issues.texts == [section(1, "Two packages")]
 
 
 def test_shard_without_anything_new_reports_nothing() -> None:

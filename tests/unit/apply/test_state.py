@@ -41,6 +41,7 @@ from tests.support.plan_values import a_record
 from tests.support.values import TOKEN
 
 REF = "refs/heads/reconciler/demo/state"
+RECORDED = ("control", EffectKind.RECORDED, "reconciler/demo/state")
 POLICY = CommitPolicy()
 
 packages = st.sampled_from([PackageKey("u", p) for p in "abc"])
@@ -182,50 +183,35 @@ def held(repo: Repo) -> dict[str, bytes]:
     return read_branch(found, found.refs()[REF], Limits())
 
 
-def test_a_shard_keeps_the_locks_that_another_run_decided_meanwhile(repo: Repo) -> None:
-    write_branch(mirror(repo), branch({"locks/c.json": b"1", "mine/x": b"old"}), POLICY, EPOCH)
-    read = repo.oid(REF)
-    write_branch(mirror(repo), branch({"locks/c.json": b"2", "mine/x": b"old"}, read), POLICY, EPOCH)
+@pytest.mark.parametrize(
+    ("written", "expected", "is_late"),
+    [
+        (({"locks/c.json": b"1", "mine/x": b"old"}, {"locks/c.json": b"2", "mine/x": b"old"},
+            {"locks/c.json": b"3", "mine/x": b"new"}), {"locks/c.json": b"2", "mine/x": b"new"}, True),
+        (({"locks/c.json": b"1", "others/y": b"old"}, {"locks/c.json": b"1", "others/y": b"new"},
+            {"locks/c.json": b"2", "others/y": b"old"}), {"locks/c.json": b"2", "others/y": b"new"}, False),
+        (({}, {"locks/c.json": b"2", "mine/x": b"1"}, {"locks/c.json": b"2", "mine/x": b"2"}),
+            {"locks/c.json": b"2", "mine/x": b"2"}, False),
+        (({"mine/left": b"1", "mine/x": b"1"}, {"mine/left": b"1", "mine/new": b"1", "mine/x": b"1"},
+            {"mine/x": b"2"}), {"mine/new": b"1", "mine/x": b"2"}, False),
+    ],
+    ids=["locks that another run decided otherwise", "locks that nobody decided since",
+        "locks that another shard decided alike", "a file that came since"],
+)  # fmt: skip
+def test_a_shard_writes_what_it_decides_beside_what_others_wrote_meanwhile(
+    repo: Repo, written: tuple[dict[str, bytes], ...], expected: dict[str, bytes], is_late: bool
+) -> None:
+    read, meanwhile, ours = written
+    write_branch(mirror(repo), branch(read), POLICY, EPOCH)
+    before = repo.find(REF)
+    write_branch(mirror(repo), branch(meanwhile, before), POLICY, EPOCH)
 
-    result = share(repo, {"locks/c.json": b"3", "mine/x": b"new"}, read)
+    result = share(repo, ours, before)
 
-    assert held(repo) == {"locks/c.json": b"2", "mine/x": b"new"}
-    assert result.exits == {Exit.UNAVAILABLE}
-    assert "decided the locks first" in result.effects[-1].error
-    assert {(e.repository, e.what, e.ref) for e in result.effects} == {
-        ("control", EffectKind.RECORDED, "reconciler/demo/state")
-    }
-
-
-def test_a_shard_writes_the_locks_where_they_stand_as_it_read_them(repo: Repo) -> None:
-    write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"old"}), POLICY, EPOCH)
-    read = repo.oid(REF)
-    write_branch(mirror(repo), branch({"locks/c.json": b"1", "others/y": b"new"}, read), POLICY, EPOCH)
-
-    result = share(repo, {"locks/c.json": b"2", "others/y": b"old"}, read)
-
-    assert held(repo) == {"locks/c.json": b"2", "others/y": b"new"}
-    assert not result.exits
-
-
-def test_locks_that_another_shard_wrote_alike_are_no_conflict(repo: Repo) -> None:
-    share(repo, {"locks/c.json": b"2", "mine/x": b"1"}, None)
-
-    result = share(repo, {"locks/c.json": b"2", "mine/x": b"2"}, None)
-
-    assert held(repo) == {"locks/c.json": b"2", "mine/x": b"2"}
-    assert not result.exits
-
-
-def test_a_shard_keeps_a_file_that_came_after_it_read_the_branch(repo: Repo) -> None:
-    write_branch(mirror(repo), branch({"mine/left": b"1", "mine/x": b"1"}), POLICY, EPOCH)
-    read = repo.oid(REF)
-    later = {"mine/left": b"1", "mine/new": b"1", "mine/x": b"1"}
-    write_branch(mirror(repo), branch(later, read), POLICY, EPOCH)
-
-    share(repo, {"mine/x": b"2"}, read)
-
-    assert held(repo) == {"mine/new": b"1", "mine/x": b"2"}
+    assert held(repo) == expected
+    assert result.exits == ({Exit.UNAVAILABLE} if is_late else set())
+    assert ("decided the locks first" in result.effects[-1].error) is is_late
+    assert {(e.repository, e.what, e.ref) for e in result.effects} == {RECORDED}
 
 
 @pytest.mark.parametrize(("failed", "moved"), list(product([False, True], repeat=2)))
@@ -305,35 +291,22 @@ def test_record_in_which_a_machine_would_read_a_credential_stays_as_it_was(repo:
     assert result.exits == {Exit.REFUSED}
 
 
-def test_branch_that_cannot_be_written_is_reported(tmp_path: Path, repo: Repo) -> None:
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_branch_that_cannot_be_written_or_read_is_reported(
+    tmp_path: Path, repo: Repo, is_shared: bool
+) -> None:
     ours = mirror(repo)
-    (tmp_path / "cache").touch()
-
-    result = write_branch(ours, branch({"x": b"1"}), POLICY, EPOCH)
+    if is_shared:
+        repo.path.rename(tmp_path / "gone")
+        result = share_branch(ours, branch({"x": b"1"}), lambda _: True, Policy(), EPOCH)
+    else:
+        (tmp_path / "cache").touch()
+        result = write_branch(ours, branch({"x": b"1"}), POLICY, EPOCH)
 
     (effect,) = result.effects
-    assert (effect.repository, effect.what, effect.ref) == (
-        "control",
-        EffectKind.RECORDED,
-        "reconciler/demo/state",
-    )
+    assert (effect.repository, effect.what, effect.ref) == RECORDED
     assert effect.error
     assert (result.exits, result.unfinished) == ({Exit.UNAVAILABLE}, {})
-
-
-def test_shared_branch_that_cannot_be_read_is_reported(tmp_path: Path, repo: Repo) -> None:
-    ours = mirror(repo)
-    repo.path.rename(tmp_path / "gone")
-
-    result = share_branch(ours, branch({"x": b"1"}), lambda _: True, Policy(), EPOCH)
-
-    (effect,) = result.effects
-    assert (effect.repository, effect.what, effect.ref, result.exits) == (
-        "control",
-        EffectKind.RECORDED,
-        "reconciler/demo/state",
-        {Exit.UNAVAILABLE},
-    )
 
 
 def test_shard_that_lost_a_race_reads_the_branch_again(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
