@@ -819,7 +819,9 @@ def _causes(resolved: ResolvedVariant, record: PackageVariantRecord) -> Iterator
     yield from (
         f"object {name}" for name in sorted(objects) if record.objects.get(name) != resolved.objects.get(name)
     )
-    if resolved.local and resolved.local not in (record.local_tree, record.output_tree):
+    # What was recorded of a variant at another place says nothing of the package at this one.
+    is_here = record.is_at(resolved.downstream)
+    if is_here and resolved.local and resolved.local not in (record.local_tree, record.output_tree):
         yield "the package on main"
     if record.facts:
         yield from (

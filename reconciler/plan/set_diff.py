@@ -32,10 +32,11 @@ from reconciler.inventory.inventory import Control, Inventory, Source, Sourced
 from reconciler.inventory.snapshot import Snapshot
 from reconciler.inventory.standing import SHORT
 from reconciler.names.ids import GroupKind, NamedObject, ObjectKey, ObjectName, PackageKey, group_of
+from reconciler.names.refs import relative_package
 from reconciler.policy import DeletionGuard
 from reconciler.records.state import PackageVariantRecord
 from reconciler.resolve.deliveries import cluster_of
-from reconciler.resolve.ownership import DELETE, SUSPENDED, deletion_policy, find_view, package_name
+from reconciler.resolve.ownership import DELETE, SUSPENDED, deletion_policy, find_view
 
 _REPOSITORIES = GroupKind(GROUP, "Repository")
 
@@ -345,7 +346,8 @@ def _unselected(
     made = [v for v in desired.variants if v.set_key == pvs.key]
     of_target = [v for v in made if v.target == record.selected]
     view = inventory.repositories.get(repository)
-    place = f"{repository.name}/{package_name(view, record.path) if view is not None else record.path}"
+    directory = record.downstream.directory if view is None else view.directory
+    place = f"{repository.name}/{relative_package(record.path, directory)}"
     upstream, listed = record.spec.get("upstream") or {}, pvs.manifest.spec.upstreams
     is_unlisted = all(item.package != upstream.get("package") for item in listed or ())
     if listed is not None and is_unlisted and not was_renamed(record, inventory):
@@ -358,8 +360,6 @@ def _unselected(
         return f"{record.target}, which PackageVariantSet {pvs.key} selected, is not {where} any more"
     if record.target:
         return f"PackageVariantSet {pvs.key} does not select {record.target} any more"
-    if repository not in inventory.repositories:
-        return f"Repository {repository} is not registered any more"
     others = [v for v in of_target if v.spec.downstream and v.spec.downstream.repo == repository.name]
     also = f"; it makes {_packages(others)} there" if others else ""
     return f"PackageVariantSet {pvs.key} has no target for {place} any more{also}"

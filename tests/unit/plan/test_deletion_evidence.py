@@ -331,10 +331,8 @@ EXPLANATIONS: DecisionTable[str] = DecisionTable(
         ({"target": "a Repository that is gone"},
             f"Repository default/old, which {OF_SET} selected, is not registered any more",
             "the Repository is not registered"),
-        ({"repository": "gone"}, "Repository default/edge is not registered any more",
-            "its own Repository is not registered"),
         ({}, "PackageVariantSet default/fleet has no target for edge/c0 any more",
-            "the set names its package no more"),
+            "the set names its package no more; the place itself says whether its Repository is gone"),
     ],
 )  # fmt: skip
 TARGETS = {
@@ -348,7 +346,8 @@ TARGETS = {
 def explanation(case: Case, *made_now: DesiredVariant) -> str:
     made_by = "set that names repositories" if case["made by"] == "set" else case["made by"]
     made_by = "dependents, released" if made_by == "dependents" else made_by
-    spec = {"upstream": {"repo": "blueprints", "package": "web"}}
+    upstream, downstream = {"repo": "blueprints", "package": "web"}, {"repo": "edge", "package": "c0"}
+    spec = {"upstream": upstream, "downstream": downstream}
     record = replace(a_record(made_by), target=TARGETS.get(case["target"], ""), repository="edge", spec=spec)
     inventory = blank()
     removed = {owner_key(record): Removal(record.manifest, "abc")} if case["file"] == "removed" else {}

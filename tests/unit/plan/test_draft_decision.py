@@ -230,6 +230,13 @@ ASKED = (ConflictRecord(path="a.yaml", field="spec", upstream="1", local="2"),)
         ({"inputs": "", "facts": {"engine": "0"}}, {}, True, "The version of this tool changed"),
         ({"inputs": "", "facts": ENGINE}, {}, True, "Something that it is made from changed"),
         ({"inputs": ""}, {}, True, f"Something that it is made from changed, or {FORM} it in another form"),
+        ({"inputs": ""}, {"local": EDITED}, True, "The package on main changed"),
+        (
+            {"inputs": "", "path": "other"},
+            {"local": EDITED},
+            True,
+            f"Something that it is made from changed, or {FORM} it in another form",
+        ),
         ({"output_tree": oid("e9")}, {}, True, f"No input changed: {FORM} the draft in another form"),
         ({"inputs": "", "failed": True}, {}, True, "A function that failed or could not run was tried again"),
         ({"failed": True}, {"pin": AT_BRANCH}, True, "It follows main instead of web/v1; same commit"),
