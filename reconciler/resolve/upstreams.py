@@ -1,7 +1,7 @@
 """Upstream selection (D9): from the words of a manifest to one package at one verified commit."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,6 +80,23 @@ def find_repository(
     reason = Reason(view.problem.reason)
     problem = variant.problem_at(reason, view.unread_message, view.problem.hint, *at)
     return replace(problem, repository=view.key)
+
+
+def find_wrong_repositories(variants: Iterable[DesiredVariant], inventory: Inventory) -> Iterator[Problem]:
+    """Yield what manifests alone tell of Repositories that variants name: not registered, or not usable.
+
+    One that is only out of reach is none: nothing was read.
+    """
+    for variant in variants:
+        upstream, downstream = variant.spec.upstream, variant.spec.downstream
+        for field, name in (
+            ("upstream", upstream.repo if upstream else ""),
+            ("downstream", downstream.repo if downstream else ""),
+        ):
+            view = find_repository(variant, name or "", inventory, field=field)
+            if isinstance(view, Problem) and view.reason != Reason.REPOSITORY_UNAVAILABLE:
+                there = inventory.repositories.get(view.repository) if view.repository else None
+                yield there.problem if there is not None and there.problem is not None else view
 
 
 NOT_VERIFIED_HINT = (

@@ -36,6 +36,7 @@ from reconciler.read.governance import (
 from reconciler.read.inventory import read_inventory
 from reconciler.report.comparison import comparison_report
 from reconciler.report.report import CheckReport, Names
+from reconciler.resolve.upstreams import find_wrong_repositories
 from reconciler.run.options import RunOptions, open_mirrors
 from reconciler.run.plan import PlannedRun, RunInputs, plan_fleet, with_former_variants
 
@@ -218,7 +219,8 @@ def _side(inputs: RunInputs, planned: PlannedRun | None) -> Side:
         refusals = tuple(Refusal(r.reason, r.message, r.hint, r.consent) for r in diff.refused)
         urls = {view.url for view in inventory.repositories.values()}
         nested = find_nested_downstreams(desired, inventory, urls)
-        problems = tuple(sorted({*inventory.problems, *desired.problems, *nested, *functions}))
+        wrong = find_wrong_repositories(desired.variants, inventory)
+        problems = tuple(sorted({*inventory.problems, *desired.problems, *nested, *functions, *wrong}))
         locks = lock_files(inventory, None)
         return Side(
             desired,

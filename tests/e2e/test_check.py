@@ -97,18 +97,35 @@ def test_only_new_problems_fail(root: Path) -> None:
     assert check(root, "--strict").code == 3
 
 
-def test_a_wrong_repository_is_one_problem_however_many_need_it(root: Path) -> None:
+@pytest.mark.parametrize("level", ["fleet", "manifests"])
+def test_a_wrong_repository_is_one_problem_however_many_need_it(root: Path, level: str) -> None:
     one, other = (variant(edge, "new").replace("blueprints", "odd") for edge in ("edge-1", "edge-2"))
     wrong: dict[str, str | None] = {manifest("edge-1", "new"): one}
     wrong["manifests/repositories/odd.yaml"] = repository("odd").replace("type: git", "type: oci")
     control = propose(root, wrong)
-    before = check(root)
+    before = check(root, "--level", level)
     control.commit(wrong)
     propose(root, {manifest("edge-2", "new"): other}, "more")
-    after = run(root, "check", "--control", "control.git", "--head", "more")
+    after = run(root, "check", "--control", "control.git", "--head", "more", "--level", level)
 
     assert (before.code, before.last) == (3, "Problems: 1 new")
     assert (after.code, after.last) == (0, "Problems: 1 there before")
+
+
+@pytest.mark.parametrize("name", ["blueprints", "edge-1"])
+def test_a_repository_that_nobody_registered_is_a_problem_at_each_level(root: Path, name: str) -> None:
+    """Which Repositories there are is in the manifests, so nothing needs to be read for it."""
+    text = variant("edge-1", "new").replace(f"repo: {name}\n", f"repo: {name}x\n")
+    propose(root, {manifest("edge-1", "new"): text})
+
+    fleet, manifests = (check(root, "--level", level) for level in ("fleet", "manifests"))
+
+    named = [
+        re.findall(r"problem: .*RepositoryNotFound.*\n.*hint: .*", said.out) for said in (fleet, manifests)
+    ]
+    assert len(named[0]) == 1
+    assert named[0] == named[1]
+    assert (manifests.code, manifests.last) == (3, "Problems: 1 new")
 
 
 def test_a_directory_that_is_a_package_is_one_problem_of_its_repository(root: Path) -> None:
