@@ -152,7 +152,7 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
 def former_values(
     resolved: ResolvedVariant, contents: "Contents", sides: "RenderedSides", done: Files, run: RunPipelines
 ) -> Iterator[str]:
-    """Yield in sentences what functions that the pipeline lost wrote, and edited files still have, if any.
+    """Yield in sentences what functions wrote that the pipeline lost or changed, and edited files still have.
 
     Other files lose it: they are made anew. What functions write into Kptfiles and the package context is
     left out, and so is a value that the new pipeline would write as well. `done` is the package after its
@@ -172,40 +172,45 @@ def former_values(
         and path not in rendered.made_before
         and not is_equal(local[path], rendered.original[path])
     ]
-    former = _former_steps(local, done) if edited else []
-    inputs = _inputs(update, contents) if former else None
+    removed, changed = _former_steps(local, done) if edited else ([], [])
+    inputs = _inputs(update, contents) if removed or changed else None
     if inputs is None:
         return
     upstream, steps = inputs.runs[:2][-1], declared_steps(local)
     now = {**upstream, **{path: done[path] for path in _configuration(done)}}
-    new, *alone = run([now, *(_with_one_step(upstream, steps, step) for step in former)])
-    remaining: list[str] = []
-    for step, result in zip(former, alone, strict=True):
+    new, *alone = run([now, *(_with_one_step(upstream, steps, step) for step in (*removed, *changed))])
+    remaining: dict[str, list[str]] = {}
+    for number, (step, result) in enumerate(zip((*removed, *changed), alone, strict=True)):
+        are = "are no longer in the pipeline" if number < len(removed) else "have another configuration now"
         for path in edited:
             have = (rendered.original, done, result.files), (upstream, new.files)
             fields = _fields_as_made(path, local[path], *have)
-            remaining += [f"{field} ({step.function.rpartition('/')[2]})" for field in fields]
-    if remaining:
-        yield (
-            "Functions that are no longer in the pipeline wrote what edited files still have:"
-            f" {some([*dict.fromkeys(remaining)], _MOST_FIELDS)}. Files without edits lose it."
-            " Remove it in the draft too, or leave it there on purpose"
-        )
+            of_path = (f"{field} ({step.function.rpartition('/')[2]})" for field in fields)
+            remaining.setdefault(are, []).extend(of_path)
+    for are, values in remaining.items():
+        if values:
+            yield (
+                f"Functions that {are} wrote what edited files still have:"
+                f" {some([*dict.fromkeys(values)], _MOST_FIELDS)}. Files without edits lose it."
+                " Remove it in the draft too, or leave it there on purpose"
+            )
 
 
-def _former_steps(before: Files, after: Files) -> list[Step]:
-    """Return the mutators that a package had and has no more; one with another configuration is the same."""
+def _former_steps(before: Files, after: Files) -> tuple[list[Step], list[Step]]:
+    """Return the mutators that a package had and has no more, and those with another configuration now."""
     try:
         old, new = ([s for s in declared_steps(f) if s.stage is Stage.MUTATORS] for f in (before, after))
     except InvalidPipelineError:
-        return []
-    for key in (_with_configuration_of, _function_of):
+        return [], []
+    changed: list[Step] = []
+    for key, same in ((_with_configuration_of, []), (_function_of, changed)):
         for step in [*old]:
             twin = next((other for other in new if key(other) == key(step)), None)
             if twin is not None:
                 old.remove(step)
                 new.remove(twin)
-    return old
+                same.append(step)
+    return old, changed
 
 
 def _function_of(step: Step) -> tuple[object, ...]:
@@ -432,7 +437,7 @@ def _made_before(
                 continue
             local = inputs[update].local
             # Who drops a function leaves on purpose what it wrote.
-            before = [files for files in trees if not _former_steps(files, local)]
+            before = [files for files in trees if not _former_steps(files, local)[0]]
             paths = {
                 path
                 for path in (local.keys() & sides.original.keys()) - _configuration(local)

@@ -47,7 +47,8 @@ def warnings(before: dict[str, str], after: dict[str, str], edit: tuple[str, str
 
 
 EDIT = ("size: s", "size: mine")
-SAID = "Functions that are no longer in the pipeline wrote what edited files still have"
+WROTE = "wrote what edited files still have"
+SAID = f"Functions that are no longer in the pipeline {WROTE}"
 ADVICE = "Files without edits lose it. Remove it in the draft too, or leave it there on purpose"
 
 MORE, TIER = {"team": "web", "more": "x"}, {"tier": "front"}
@@ -64,6 +65,10 @@ ROWS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]], tuple[str, str
     "the value is people's own": ([NAMESPACE], [], ("shop", "mine"), ""),
     "another version": ([NAMESPACE], [{**NAMESPACE, "image": "set-namespace:v0.4.5"}], EDIT, ""),
     "another configuration": ([LABELS], [{**LABELS, "configMap": MORE}], EDIT, ""),
+    "another configuration, which writes something else": ([LABELS], [{**LABELS, "configMap": TIER}], EDIT,
+        "metadata.labels.team of ConfigMap a in a.yaml (set-labels:v0.2.0)"),
+    "another configuration, which writes the same field": ([NAMESPACE],
+        [{**NAMESPACE, "configMap": {"namespace": "other"}}], EDIT, ""),
     "another function that writes the same": ([NAMESPACE], [SAME], EDIT, ""),
 }  # fmt: skip
 
@@ -74,7 +79,8 @@ def test_value_of_a_function_that_is_gone_is_named_where_an_edited_file_has_it(
 ) -> None:
     (*_, said) = ["", *warnings(published(before), published(after), edit)]
 
-    assert said == (f"{SAID}: {fields}. {ADVICE}" if fields else "")
+    why = "are no longer in the pipeline" if len(after) < len(before) else "have another configuration now"
+    assert said == (f"Functions that {why} {WROTE}: {fields}. {ADVICE}" if fields else "")
 
 
 APPLY = {"image": "apply-setters:v0.2.2", "configPath": "setters.yaml"}
