@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from reconciler.api.porch import GROUP
 from reconciler.base.errors import Exit, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.suggestions import suggest
@@ -17,6 +18,8 @@ from reconciler.cli.output import (
     show_standing,
 )
 from reconciler.expand import DesiredVariant
+from reconciler.names.ids import ObjectKey
+from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change
 from reconciler.plan.status import current_states
 from reconciler.render.delivery import package_graph
@@ -152,12 +155,25 @@ def find_change(planned: PlannedRun, package: str) -> Change:
         called = (locked, locked.partition(":")[2])
         withdrawn = (warning for warning in planned.fleet.locks.warnings if warning.subject in called)
         hint += "".join(f" {warning.message}." for warning in withdrawn)
-    elif problem := next(
-        (p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE), None
-    ):
-        # A manifest that nobody can parse names no package: it may be this one's.
+    elif problem := _likely_cause(planned, package):
         hint += f" Or mend its manifest: {problem}."
     raise UsageError(f"The plan has no package {package}", hint=hint)
+
+
+def _likely_cause(planned: PlannedRun, package: str) -> Problem | None:
+    """Return the problem of the variant with this downstream, else another that may be about it.
+
+    A manifest that cannot be parsed names no package, nor does a set. That of another package is no cause.
+    """
+    packages = {
+        ObjectKey(GROUP, "PackageVariant", *variant.key): f"{downstream.repo}/{downstream.package}"
+        for variant in planned.inputs.inventory.variants
+        if (downstream := variant.manifest.spec.downstream) is not None and downstream.package
+    }
+    problems = [p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE]
+    of_package = [p for p in problems if p.owner is not None and packages.get(p.owner) == package]
+    of_none = (p for p in problems if p.owner is None or p.owner not in packages)
+    return next(iter(of_package), next(of_none, None))
 
 
 def _locked_name(planned: PlannedRun, text: str) -> str:

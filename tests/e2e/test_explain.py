@@ -138,3 +138,21 @@ def test_broken_manifest_is_named_with_a_hint(world: World, *, is_applied: bool)
     else:
         assert said.code == 2
         assert f"Or mend its manifest: {path}:2:1: InvalidYAML" in said.err
+
+
+def test_package_that_cannot_be_made_is_explained_by_the_manifest_that_asks_for_it(world: World) -> None:
+    text = variant(EDGE, "web")
+    wrong = {
+        f"manifests/{name}.yaml": text.replace("name: web-", f"name: {name}-").replace(
+            f"repo: {EDGE}\n    package: web", f"repo: {EDGE}\n    package: {name.upper()} x"
+        )
+        for name in ("one", "two")
+    }
+    world.clock += 60
+    Repo(world.control, time=world.clock).commit(wrong)
+
+    asked = {name: world.run("explain", f"{EDGE}/{name}").err for name in ("ONE x", "TWO x", "three")}
+
+    for name, path in (("ONE x", "manifests/one.yaml"), ("TWO x", "manifests/two.yaml")):
+        assert f"Or mend its manifest: {path}:13:14: InvalidName" in asked[name]
+    assert "mend" not in asked["three"]
