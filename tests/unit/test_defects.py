@@ -28,7 +28,7 @@ def test_unforeseen_error_is_defect_of_its_unit(kind, caplog: pytest.LogCaptureF
 
 def test_defect_names_the_innermost_line_of_our_code() -> None:
     with pytest.raises(DefectError, match=r"TypeError.* at reconciler/krm/yaml/\w+\.py:\d+"), guard("x"):
-        load_documents(None)  # type: ignore[arg-type]
+        load_documents(None)
 
 
 @pytest.mark.parametrize("error", [RefusedError("no"), OSError(errno.ENOSPC, "No space left on device")])

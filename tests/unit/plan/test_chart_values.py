@@ -42,7 +42,7 @@ INLINE = f"{AT}.values.valuesInline"
 
 
 def side(replicas: str, **inline: object) -> Files:
-    values = {**VALUES, "valuesInline": {**VALUES["valuesInline"], **inline}}  # type: ignore[dict-item]
+    values = {**VALUES, "valuesInline": {**VALUES["valuesInline"], **inline}}
     text = config(chart_args={"version": "1.2.0"}, **{**OPTIONS, "values": values})
     files = {"v.yaml": f"image: {{tag: {replicas}}}\n", "copy.yaml": REPLACEMENTS}
     return package(files, text.replace("size: 1\n", "size: 1 # kpt-set: ${size}\n"))

@@ -73,8 +73,8 @@ def test_a_side_compared_with_itself_is_empty(changes: list[Change]) -> None:
 @given(plans, plans, st.randoms(use_true_random=False))
 def test_the_order_does_not_matter(old: list[Change], new: list[Change], random: object) -> None:
     expected = compare(side(*old), side(*new))
-    random.shuffle(old)  # type: ignore[attr-defined]
-    random.shuffle(new)  # type: ignore[attr-defined]
+    random.shuffle(old)
+    random.shuffle(new)
 
     assert compare(side(*old), side(*new)) == expected
 

@@ -95,7 +95,7 @@ def a_write(**fields: object) -> WriteDraft:
         "time": 40,
         **fields,
     }
-    return plan_values.a_write(**given)  # type: ignore[arg-type]
+    return plan_values.a_write(**given)
 
 
 CHANGES = {

@@ -158,7 +158,7 @@ def test_commit_is_as_old_as_the_newest_of_its_inputs() -> None:
     found = proposal(LOCK._replace(time=95), EDITED)
 
     assert found is not None
-    assert [write.time for write in found.change.writes] == [95]  # type: ignore[union-attr]
+    assert [write.time for write in found.change.writes] == [95]
 
 
 # Refusals
@@ -271,7 +271,7 @@ def moved(
     **more: Any,
 ) -> list[Any]:
     variant = a_desired(upstream={"repo": "blueprints", "package": "web", **selector})
-    offers = a_pin(0, ref="web/stable", commit=Commit(digit * 40, 70)) if is_offered else None  # type: ignore[arg-type]
+    offers = a_pin(0, ref="web/stable", commit=Commit(digit * 40, 70)) if is_offered else None
     if more.get("waits"):
         resolution = FleetResolution(waiting=(WaitingVariant(variant, offers),))
     else:

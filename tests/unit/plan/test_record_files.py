@@ -294,9 +294,9 @@ LEAVING = SetDiff(delete=(VariantChange(WEB, Reason.NOT_DESIRED, record=OLD),))
     ],
 )  # fmt: skip
 def test_record_leaves_after_everything_that_names_it(change, target, fields, stays) -> None:
-    change = replace(KEPT, reason=Reason.NOT_OURS, **change)  # type: ignore[assignment]
+    change = replace(KEPT, reason=Reason.NOT_OURS, **change)
 
-    files = files_of(change, None, None, a_target(**target), old=OLD, **{"diff": LEAVING, **fields})  # type: ignore[arg-type]
+    files = files_of(change, None, None, a_target(**target), old=OLD, **{"diff": LEAVING, **fields})
 
     assert (RECORD in files) is stays
 
@@ -358,7 +358,7 @@ def test_refused_deletions_are_recorded_with_what_they_were_measured_against() -
 
 def a_lock(revision: int = 1, **fields: Any) -> Any:
     lock = lock_pin(WEB, upstream_data(a_resolved().variant), a_pin(revision))
-    return msgspec.structs.replace(lock, **fields)  # type: ignore[union-attr]
+    return msgspec.structs.replace(lock, **fields)
 
 
 @pytest.mark.parametrize(

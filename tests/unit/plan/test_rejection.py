@@ -142,18 +142,6 @@ def test_rejection_follows_the_table(row: TableRow[str]) -> None:
     assert CONTENT.mistakes(row, refused) == []
 
 
-def test_nothing_is_rejected_without_a_record() -> None:
-    goal = target(CASE)
-    resolved = a_resolved(
-        variant=desired("a variant"),
-        view=goal.view.key,
-        downstream=KEY,
-        pin=Pin(KEY, "", "", 1, Commit(OLD, 1), OLD),
-    )
-
-    assert find_rejection(goal, resolved, None, TREE) == ""
-
-
 @pytest.fixture
 def world() -> ModelWorld:
     world = ModelWorld()

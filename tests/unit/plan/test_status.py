@@ -210,12 +210,12 @@ def test_branch_that_waits_after_the_effects(change, target, missing, is_wanted,
 def test_time_without_a_branch_or_main_is_that_of_the_configuration() -> None:
     change = replace(KEPT, unready=("a gate",))
 
-    assert status_of(change).since == world().control.commit.time  # type: ignore[union-attr]
+    assert status_of(change).since == world().control.commit.time
     merged = replace(KEPT, approve=Approval(1, BRANCH, ""))
     early, late = (a_draft(tip=Commit(oid("d2"), time)) for time in (20, 99))
-    assert status_of(merged, a_target(draft=early)).since == 50  # type: ignore[union-attr]
-    assert status_of(merged, a_target(draft=late)).since == 99  # type: ignore[union-attr]
-    assert status_of(target=a_target(view=replace(EDGE, head=None))).since == 0  # type: ignore[union-attr]
+    assert status_of(merged, a_target(draft=early)).since == 50
+    assert status_of(merged, a_target(draft=late)).since == 99
+    assert status_of(target=a_target(view=replace(EDGE, head=None))).since == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Which repositories that could not be read are a failure of the run."""
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from reconciler.expand.variants import set_key, variant_key
 from reconciler.inventory.inventory import PullRequest, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
-from reconciler.plan.build import find_unread, find_unreadable_pulls, is_unavailable, with_unread_repositories
+from reconciler.plan.build import find_unread, find_unreadable_pulls, with_unread_repositories
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.policy import OnUnavailable
 from tests.support.plan_values import (
@@ -26,24 +25,8 @@ from tests.support.plan_values import (
     staged,
     web_context,
 )
-from tests.support.sets import blueprints, repository, world
+from tests.support.sets import repository, world
 from tests.support.values import replace
-
-
-def view(reason: Reason | None, unavailable: OnUnavailable) -> RepositoryView:
-    problem = Problem(Location("repositories.yaml", 3), reason, "It is not there.") if reason else None
-    return replace(blueprints(), problem=problem, unavailable=unavailable)
-
-
-@pytest.mark.parametrize(
-    ("reason", "unavailable"),
-    list(product([None, Reason.REPOSITORY_UNAVAILABLE, Reason.INVALID_MANIFEST], OnUnavailable)),
-)
-def test_only_an_unread_repository_whose_policy_says_so_is_a_failure(reason, unavailable) -> None:
-    is_failure = reason is Reason.REPOSITORY_UNAVAILABLE and unavailable is OnUnavailable.FAIL
-
-    assert is_unavailable(view(reason, unavailable)) is is_failure
-
 
 FROM = Location("repositories.yaml", 3)
 

@@ -82,7 +82,7 @@ def test_directory_with_a_kptfile_is_a_package_and_not_descended(read: Read, rep
     assert sorted(view.packages) == ["a/b", "nginx"]
     assert view.packages["a/b"].main_tree == repo.tree("main", "a/b")
     assert view.packages["a/b"].main_header is not None
-    assert view.packages["nginx"].main_header.owner == "default/default/pv"  # type: ignore[union-attr]
+    assert view.packages["nginx"].main_header.owner == "default/default/pv"
     assert view.head is not None
     assert (view.head.oid, view.head.time) == (repo.oid("main"), repo.time)
 

@@ -99,7 +99,7 @@ def test_stripping_removes_ownership_annotations_only(text: str) -> None:
     owned = stamp(a_package(text), name=None, pin=None)
 
     assert "reconciler.dev" in text_of(owned)
-    assert text_of(strip_ownership(owned)) == text  # type: ignore[arg-type] # it was stamped
+    assert text_of(strip_ownership(owned)) == text
 
 
 @pytest.mark.parametrize(

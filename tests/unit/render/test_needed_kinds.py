@@ -52,7 +52,7 @@ def test_kinds_that_injectors_name_with_their_group_are_needed(selector, kinds) 
 
 
 def injected(**selector: str) -> ResolvedVariant:
-    spec = PackageVariantSpec(injectors=[InjectionSelector(name="a", **selector)])  # type: ignore[arg-type] # its fields
+    spec = PackageVariantSpec(injectors=[InjectionSelector(name="a", **selector)])
     return a_resolved(variant=a_desired_variant(spec=spec, source=Source(Location("web.yaml"))), view=WEB)
 
 

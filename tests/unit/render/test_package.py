@@ -32,7 +32,7 @@ SERVICE = "apiVersion: v1\nkind: Service\nmetadata:\n  name: s\n"
 
 def made(pipeline: str, **more: object) -> Package:
     files = {"Kptfile": File.of((KPTFILE + pipeline).encode()), "s.yaml": File.of(SERVICE.encode())}
-    return Package(tree_id(files), files, **more)  # type: ignore[arg-type]
+    return Package(tree_id(files), files, **more)
 
 
 ALWAYS = ("manifest", "selected object", "upstream commit")

@@ -187,7 +187,7 @@ def wave(name: str, phase: WavePhase, *members: MemberPhase, **fields: object) -
     each = (
         MemberStatus(VARIANTS[start + n], f"edge-{start + n}/web", phase) for n, phase in enumerate(members)
     )
-    return WaveStatus(name, phase, tuple(each), **fields)  # type: ignore[arg-type]
+    return WaveStatus(name, phase, tuple(each), **fields)
 
 
 GATED = MemberStatus(

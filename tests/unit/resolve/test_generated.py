@@ -39,7 +39,7 @@ def variant(
     source = Source(Location(f"{name}.yaml", 3), 7)
     return a_desired_variant(
         key=ObjectName(namespace, name), spec=with_defaults(spec), source=source, times=(7, 8), **fields
-    )  # type: ignore[arg-type] # any of them
+    )
 
 
 def locked(

@@ -138,7 +138,7 @@ def a_draft(workspace: str = "packagevariant-2", **fields: object) -> Draft:
         "base_tree": OLD,
         **fields,
     }
-    return Draft(**given)  # type: ignore[arg-type]
+    return Draft(**given)
 
 
 def a_pull(state: PullState, head: str = HEAD, oid: str = TIP) -> PullRequest:

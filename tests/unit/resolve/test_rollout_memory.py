@@ -171,7 +171,7 @@ def test_a_revision_from_before_that_is_gone_is_a_problem(world: RolloutWorld) -
     first = world.repositories["blueprints"].refs.pop("refs/tags/web/v1")
     world.order(ROLL_BACK, "web/v2")
     inventory = world.inventory()
-    world.inventory = lambda: replace(  # type: ignore[method-assign]
+    world.inventory = lambda: replace(
         inventory, trees={at: tree for at, tree in inventory.trees.items() if at.commit != first}
     )
 

@@ -61,7 +61,7 @@ def digest(given: Inputs) -> str:
 def with_spec(**fields: Any) -> Callable[[Inputs], Inputs]:
     def changed(given: Inputs) -> Inputs:
         variant, *rest = given
-        return (replace(variant, spec=variant.spec.model_copy(update=fields)), *rest)  # type: ignore[return-value]
+        return (replace(variant, spec=variant.spec.model_copy(update=fields)), *rest)
 
     return changed
 
