@@ -52,11 +52,11 @@ def source(path: str = "sets.yaml", line: int = 1, time: int = 10) -> Source:
 
 
 def repository(name: str, *, namespace: str = NAMESPACE, **fields: Any) -> RepositoryView:
-    """Return a registered repository; `labels`, `annotations`, `url` and `directory` may be given."""
+    """Return a registered repository; `labels`, `annotations` and `deployment` are of its manifest."""
     metadata = {key: fields.pop(key) for key in ("labels", "annotations") if key in fields}
-    manifest = Repository.model_validate(
-        {"apiVersion": REPOSITORY, "kind": "Repository", "metadata": {"name": name, **metadata}}
-    )
+    head = {"apiVersion": REPOSITORY, "kind": "Repository", "metadata": {"name": name, **metadata}}
+    spec = {"deployment": fields.pop("deployment", False)}
+    manifest = Repository.model_validate({**head, "spec": spec})
     given = {"url": f"host/{name}", "directory": "", "source": source("repositories.yaml"), **fields}
     return RepositoryView(
         ObjectName(namespace, name), remote=f"https://host/{name}", branch="main", manifest=manifest, **given

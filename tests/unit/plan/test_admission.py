@@ -19,7 +19,6 @@ from reconciler.resolve.fleet import ResolvedFleet
 from reconciler.resolve.resolution import Resolution
 from tests.support.plan_values import WEB, a_draft, a_record, a_resolved, oid
 from tests.support.sets import COMMIT, a_package, repository, world
-from tests.support.values import replace
 
 MAIN, NEW, DRAFT, FORMER = (oid(text) for text in ("a1", "b2", "c3", "d4"))
 
@@ -44,11 +43,10 @@ BLOCKED = Blocked(Reason.PIPELINE_FAILED, "no")
 EDITED = a_draft(tree=NEW, written=DRAFT)
 
 
-def edge(name: str = "edge", *, deployment: bool = True, **fields: Any) -> RepositoryView:
+def edge(name: str = "edge", **fields: Any) -> RepositoryView:
     """Return a repository of the cluster `edge`, with the package unless told otherwise."""
-    view = repository(name, **{"cluster": "edge", "packages": {"web": ON_MAIN}, **fields})
-    spec = view.manifest.spec.model_copy(update={"deployment": deployment})
-    return replace(view, manifest=view.manifest.model_copy(update={"spec": spec}))
+    given = {"cluster": "edge", "packages": {"web": ON_MAIN}, "deployment": True, **fields}
+    return repository(name, **given)
 
 
 def judged(
