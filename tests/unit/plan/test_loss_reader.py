@@ -186,6 +186,8 @@ UNKNOWN = ["CustomResourceDefinition nets.x.io: Net.x.io None"]
         (a_snapshot(time=COMMIT.time - 7 * 86400 - 1), (), UNKNOWN),
         (a_snapshot(time=0, taken=COMMIT.time), (), NET),
         (Snapshot(), (), UNKNOWN),
+        (Snapshot(clusters={"edge": a_snapshot(cluster="edge")}), (OTHER,), NET),
+        (Snapshot(clusters={"other": a_snapshot(cluster="other")}), (), UNKNOWN),
     ],
 )
 def test_objects_are_counted_in_the_recent_and_complete_snapshot_of_the_cluster(
