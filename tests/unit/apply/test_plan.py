@@ -305,6 +305,32 @@ def test_shard_writes_what_it_decides_and_leaves_the_files_of_others(
     assert ({*state}, {*status}) == ({*RECORDS} | kept, {*CONDITIONS})
 
 
+def test_whole_shard_leaves_the_locks_that_another_run_decided_meanwhile(world: World) -> None:
+    def apply(lock: bytes, inventory: Inventory | None = None) -> Outcome:
+        return world.apply(Plan(records={LOCK: lock, SETS: lock}, other_files=frozenset()), inventory)
+
+    apply(b"old")
+    read = world.inventory()
+    apply(b"newer")
+
+    outcome = apply(b"mine", read)
+
+    assert world.files(STATE) == {LOCK: b"newer", SETS: b"mine"}
+    assert outcome.exits == {Exit.UNAVAILABLE}
+
+
+def test_bug_in_a_repository_leaves_what_was_to_be_written_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "apply_repository", lambda *_: 1 / 0)
+
+    outcome = world.apply(Plan((world.edge.created(), world.edge.change("same"))))
+
+    assert [package.path for package in outcome.unfinished] == ["web"]
+    assert [effect.repository for effect in outcome.effects if effect.error] == ["edge"]
+    assert outcome.exits == {Exit.BUG}
+
+
 REFUSED = Plan(refusals=(Refusal(Reason.DELETION_GUARD, "too many", "Ask."),), records={"a": b"1"})
 
 

@@ -14,7 +14,7 @@ from reconciler.base.errors import ConflictError, Exit, UnavailableError
 from reconciler.git.pack import Pack
 from reconciler.git.push import PushResult, PushStatus, RefUpdate
 from reconciler.git.repository import Mirror
-from reconciler.names.ids import Oid
+from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import File, tree_id
 from reconciler.plan.changes import ClosePull, GroupPart, MoveRef, StartBranch, WriteGroup
 from tests.support.fake_forge import FakeForge
@@ -167,7 +167,7 @@ def test_repository_that_takes_no_push_is_left_after_some(edge: Edge) -> None:
 
 
 def test_group_that_the_repository_refuses_fails_with_its_members_and_no_other(edge: Edge) -> None:
-    decline(edge, "^bad")
+    count = decline(edge, "^bad")
     parts = [GroupPart(name, tree_id(FILES), FILES) for name in ("web", "bad", "db")]
     write = group(edge, *parts)
     members = [edge.change(name, write, pull=False) for name in ("web", "bad", "db")]
@@ -177,6 +177,7 @@ def test_group_that_the_repository_refuses_fails_with_its_members_and_no_other(e
     assert {package.path for package in result.unfinished} == {"web", "bad", "db"}
     assert [effect.ref for effect in result.effects if effect.error] == [GROUP] * 3
     assert GROUP not in edge.repo.refs()
+    assert len(count.read_text().split()) == 5
     assert {
         "refs/heads/drafts/a/packagevariant-1",
         "refs/heads/drafts/z/packagevariant-1",
@@ -289,12 +290,13 @@ def test_branch_above_or_below_stands_in_the_way(edge: Edge, refs: list[str], bl
 
 def test_a_gone_repository_fails_all_of_its_packages(edge: Edge) -> None:
     target = edge.target()
-    changes = [edge.created(), edge.created("other")]
+    changes = [edge.created(), replace(edge.created("other"), repository=ObjectName("default", "second"))]
     edge.repo.path.rename(edge.root / "gone")
 
     result = edge.apply(*changes, target=target)
 
     assert {p.path for p in result.failed} == {"web", "other"}
+    assert [effect.repository for effect in result.effects] == ["edge"]
     assert result.exits == {Exit.UNAVAILABLE}
 
 

@@ -119,6 +119,20 @@ def test_no_files_empty_a_branch_that_has_some(repo: Repo) -> None:
     assert [effect.oid for effect in result.effects] == [repo.oid(REF)]
 
 
+def test_changes_of_an_optional_directory_alone_are_no_reason_to_write(repo: Repo) -> None:
+    write_branch(mirror(repo), branch({"a": b"1", "seen/x": b"1"}), POLICY, EPOCH)
+    tip = repo.oid(REF)
+
+    def write(files: dict[str, bytes]) -> bool:
+        write_branch(mirror(repo), branch(files, tip)._replace(optional="seen"), POLICY, EPOCH)
+        return repo.oid(REF) != tip
+
+    assert not write({"a": b"1", "seen/x": b"2", "seen/y": b"1"})
+    assert not write({"a": b"1"})
+    assert write({"a": b"2", "seen/x": b"2"})
+    assert held(repo) == {"a": b"2", "seen/x": b"2"}
+
+
 def test_a_fleet_has_more_records_than_a_package_has_files(repo: Repo) -> None:
     files = {f"packagevariants/d/{n}.json": b"{}" for n in range(60)}
     write_branch(mirror(repo), branch(files), POLICY, EPOCH)
