@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from math import inf
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -150,7 +151,7 @@ def next_turn(spent: Sequence[float], limits: WriteLimits, closed_until: float =
     turn = closed_until
     for most, window in ((limits.per_minute, MINUTE_S), (limits.per_hour, HOUR_S)):
         if most < 1:
-            return float("inf")
+            return inf
         if len(spent) >= most:
             # The write that is `most` before this one must have left the window.
             turn = max(turn, spent[-most] + window + _MARGIN_S)

@@ -146,6 +146,20 @@ def test_a_wish_for_no_revision_is_a_note_with_those_that_there_are() -> None:
     assert one.revisions("aws")[0].name in note.hint
 
 
+def test_pruning_keeps_the_kinds_of_an_object_that_installs_another_package() -> None:
+    one = life(aws1="Bucket", cloud1="", gcp1="")
+    one.ask("aws", 1)
+    one.ask("gcp", 1)
+    one.run()
+    one.ask("aws", 1, package="cloud")
+    one.run(prune=True)
+    there = one.owners()
+    del one.installs["aws"]
+    one.run(prune=True)
+
+    assert (there, one.owners()) == ({"Bucket.x.io": "-"}, {})
+
+
 def test_removing_a_package_removes_its_revisions_and_keeps_its_kinds() -> None:
     one = life(aws1="Bucket", gcp1="")
     one.ask("aws", 1)

@@ -7,8 +7,9 @@ import pytest
 from reconciler.api.validation import field_text
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.dependencies.catalog.index import read_package_version
+from reconciler.dependencies.catalog.index import read_package_version, repository_names
 from reconciler.inventory.inventory import Source
+from tests.support.sets import registered, repository
 
 HEADER = {
     "apiVersion": "reconciler.dev/v1alpha1",
@@ -105,3 +106,17 @@ def test_ecosystem_of_a_header_is_that_of_its_manifest() -> None:
     assert told(HEADER | {"ecosystem": "carvel"}, {"name": "a"}) == [
         ("ecosystem", f"The ecosystem is carvel, but its manifest is bundle:{HEADER['source']}'s")
     ]
+
+
+def test_repository_has_the_address_that_is_absolute_or_else_the_lowest() -> None:
+    addresses = {"host/a": ("../a", "https://host/a.git"), "host/b": ("../b", "../x/../a"), "": ("../c",)}
+    views = [
+        registered(f"{url}-{number}", git=git, url=url)
+        for url, written in addresses.items()
+        for number, git in enumerate(written)
+    ]
+
+    names = repository_names([*views, repository("plain")])
+
+    assert names == {"host/a": "host/a", "host/b": "../a"}
+    assert names == repository_names([repository("plain"), *reversed(views)])

@@ -38,6 +38,18 @@ def test_api_counts_in_the_cluster_that_has_it(of_app: str, of_s: str, is_met: b
     assert any("app.io" in name for name in found) is is_met
 
 
+def test_second_of_two_alternatives_may_be_installed_already() -> None:
+    there = "---\n{kind: Cluster, installations: [{namespace: prod, name: there, package: 'carvel:b.io', "
+    either = package("app.io", "1.0.0", "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}")
+    world = world_of(install("app", "app.io", "") + either + there + "version: 1.0.0}]}\n")
+
+    solution = resolve_cluster(world)
+
+    assert verify(world, solution) == ()
+    ((met,),) = (resolved.dependencies for resolved in solution.resolved.values())
+    assert (met.id, met.alternative, met.detail) == ("carvel:b.io", 1, "installed:prod/there")
+
+
 def test_each_cluster_may_get_an_api_from_another_package() -> None:
     packages = package("s.io", "1.0.0", BRINGS) + package("t.io", "1.0.0", BRINGS)
 

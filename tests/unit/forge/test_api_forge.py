@@ -192,14 +192,20 @@ CLOSING = [
 ]
 
 
+@pytest.mark.parametrize("duplicate_of", [0, 3])
 @pytest.mark.parametrize("row", CLOSING, ids=lambda row: row.reason)
-def test_closing_writes_once_and_never_to_a_merged_pull_request(api: ScriptedApi, row: Row) -> None:
+def test_closing_writes_once_and_never_to_a_merged_pull_request(
+    api: ScriptedApi, row: Row, duplicate_of: int
+) -> None:
     server = served(state=row.state)
 
     for _ in range(2):
-        writer(api, server).close(5, comment=row.comment)
+        writer(api, server).close(5, comment=row.comment, duplicate_of=duplicate_of)
 
-    assert tuple(call[0] for call in server.calls) == row.done
+    assert tuple(call[0] for call in server.calls if call[0] != "edit") == row.done
+    is_marked = row.state is PullState.OPEN and duplicate_of > 0
+    assert ("edit" in {call[0] for call in server.calls}) is is_marked
+    assert body_marker.parse(server.pulls[5].body).duplicate_of == (3 if is_marked else 0)
 
 
 def test_rows_of_closing_are_complete() -> None:

@@ -95,3 +95,7 @@ def test_what_a_module_refuses(script: str, error: str) -> None:
 
 def test_a_script_sees_no_environment() -> None:
     assert run_script("if ctx.environment or ctx.open_api:\n  fail('leak')", listed(), STEPS).error == ""
+
+
+def test_a_script_that_leaves_no_mapping_leaves_no_resources() -> None:
+    assert run_script("_rl = 5", listed(), STEPS) == (None, "", "")

@@ -3,9 +3,13 @@
 import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec
+from reconciler.names.ids import ObjectName
+from reconciler.names.objects import tree_id
 from reconciler.render.injection import INJECTED, INJECTED_NAME
-from reconciler.render.withdrawn import without_withdrawn
+from reconciler.render.withdrawn import take_back, without_withdrawn
+from tests.support.git import kptfile
 from tests.support.model import package
+from tests.support.plan_values import WEB, a_pin, a_record, a_resolved, world
 
 POINT = """\
 apiVersion: v1
@@ -52,3 +56,34 @@ def test_what_an_upstream_was_filled_with_stays_as_people_edited_it() -> None:
     edited = FILLED.replace("9000", "9001")
 
     assert withdrawn(edited, FILLED) == edited
+
+
+CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: kptfile.kpt.dev\ndata:\n  name: web\n{}"
+FORMER = ObjectName("default", "former")
+
+
+@pytest.mark.parametrize(
+    ("owner", "recorded", "is_gone"),
+    [
+        ("default/default/former", FORMER, True),
+        ("default/default/former", WEB, False),
+        ("default/default/web", WEB, True),
+        ("default/default/web", FORMER, False),
+        ("other/default/former", FORMER, False),
+        ("", WEB, True),
+    ],
+)
+def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(
+    owner: str, recorded: ObjectName, is_gone: bool
+) -> None:
+    head = kptfile("web", owner=owner, location="edge/web" if owner else "")
+    local = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("  zone: a\n")})
+    original = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("")})
+    base = a_pin(tree=tree_id(original))
+    resolved = a_resolved(local=tree_id(local), pin=base, base=base)
+    trees = {tree_id(local): local, tree_id(original): original}
+    inventory = world(records={recorded: a_record(context={"zone": "a"})})
+
+    (done,), contents = take_back([resolved], trees, inventory, lambda _: [])
+
+    assert (b"zone" not in contents[done.local]["package-context.yaml"].data) is is_gone
