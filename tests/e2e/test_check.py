@@ -15,7 +15,7 @@ import pytest
 from tests.support.command_server import run_reconciler
 from tests.support.git import Repo, kptfile
 from tests.support.http_git import serve
-from tests.support.small_world import EDGES, manifest, repository, variant, write_world
+from tests.support.small_world import CONFIGURATION, EDGES, manifest, repository, variant, write_world
 from tests.support.world import git
 
 BROKEN = "kind: [broken\n"
@@ -296,6 +296,11 @@ def test_a_runner_gets_annotations_summary_outputs_and_reports(root: Path, tmp_p
     assert json.loads((tmp_path / "r.json").read_text())["kind"] == "Comparison"
     sarif = json.loads((tmp_path / "r.sarif").read_text())
     assert len([r for r in sarif["runs"][0]["results"] if r["level"] == "error"]) == 16
+    propose(root, {"reconciler.yaml": CONFIGURATION.replace("manifests:", "manifest:")})
+    unusable = check(root, GITHUB_ACTIONS="true", GITHUB_OUTPUT=str(out))
+    place = "::error col=3,file=reconciler.yaml,line=6,title=InvalidManifest"
+    assert unusable.out == f"{place}::Unknown field spec.manifest. Did you mean manifests?\n"
+    assert out.read_text().removeprefix(outputs).splitlines()[1] == "3"
 
 
 @pytest.mark.parametrize(

@@ -106,11 +106,22 @@ def test_paths_of_plain_segments_can_have_drafts_and_tags(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["../x", "a b", "x..y", "web.lock", "a//b", ".git", "x~y", ".", "", "a\\b", "/".join(["a" * 60] * 4)],
+    ("path", "wrong"),
+    [
+        ("../x", ".."),
+        ("a//b", ""),
+        *((path, path) for path in ("a b", "x..y", "b.lock", ".git", "~", ".", "\\")),
+    ],
 )
-def test_invalid_package_path(path: str) -> None:
-    assert package_path_error(path, "fleet")
+def test_invalid_package_path_is_told_by_its_part(path: str, wrong: str) -> None:
+    assert package_path_error(path, "fleet") == f"{wrong!r} may not be part of a Git ref"
+
+
+def test_package_path_may_be_neither_empty_nor_too_long_for_its_branches() -> None:
+    long = "/".join(["a" * 60] * 4)
+
+    assert package_path_error("", "fleet") == "it is empty"
+    assert package_path_error(long, "fleet").startswith("the branches of its drafts would be too long: refs/")
 
 
 @pytest.mark.parametrize(

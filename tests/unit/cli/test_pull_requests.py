@@ -53,21 +53,6 @@ def test_a_name_that_no_set_has_is_refused_with_the_names_there_are(
     assert printed == (f"There is no PackageVariantSet {refusal}" if refusal else "")
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [("edge/web", [1]), ("edge/a/web", [1]), ("web", [2]), ("edge/*", [1]), ("edge#2", [2]), ("2", [2])],
-)
-def test_package_outside_of_every_repository_is_named_by_its_path_alone(
-    text: str, numbers: list[int]
-) -> None:
-    listed = [
-        ListedPull(view, a_pull(number=n, head=f"drafts/{path}/w"), NOTHING, NOTHING, is_registered=n == 1)
-        for n, path, view in ((1, "a/web", repository("edge", directory="a")), (2, "web", repository("edge")))
-    ]
-
-    assert [named.pull.number for named in find_pulls(listed, text)] == numbers
-
-
 def listed_pull(repo: str = "edge", pull: PullRequest | None = None, **fields: Any) -> ListedPull:
     return ListedPull(repository(repo), pull or a_pull(), NOTHING, NOTHING, **fields)
 
@@ -78,6 +63,8 @@ LISTED = [
     listed_pull(pull=a_pull(number=3, head="drafts/db/w")),
     listed_pull(pull=a_pull(number=4, head="group/default/edge/1"), members=("edge/db", "edge/api")),
     listed_pull("far-edge", a_pull(number=3)),
+    listed_pull(pull=a_pull(number=6, head="drafts/a/web/w"))._replace(view=repository("app", directory="a")),
+    listed_pull("app", a_pull(number=7, head="drafts/lone/w"), is_registered=False),
     listed_pull("far-edge", a_pull(number=5, head="drafts/api/w"), why_left="gone"),
 ]
 
@@ -90,7 +77,9 @@ LISTED = [
         ("edge#1", "edge#1"),
         ("edge/db", "edge#3"),
         ("edge/api", "edge#4"),
-        ("*/web", "far-edge#3"),
+        ("*e/web", "far-edge#3"),
+        *((text, "app#6") for text in ("app/web", "app/a/web", "app/*", "6")),
+        *((text, "app#7") for text in ("lone", "app#7", "lon?")),
         ("edge/*", "edge#3 edge#4"),
         ("2", "edge#2"),
         ("3", "3 is ambiguous: edge#3, far-edge#3. Name the repository too, as in edge#3."),

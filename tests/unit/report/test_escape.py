@@ -2,7 +2,7 @@ import unicodedata
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -103,6 +103,7 @@ encodable = hostile.map(lambda text: text.encode(errors="ignore").decode())
 
 
 @given(st.dictionaries(encodable, encodable, max_size=3))
+@example({"\U000e0041": "\u2028\x7f"})
 def test_json_shows_nothing_invisible_and_keeps_its_value(value: dict[str, str]) -> None:
     shown = json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
