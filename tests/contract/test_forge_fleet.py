@@ -25,7 +25,7 @@ from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, most_in_a_window, serving
 from tests.support.forges.world import VARIABLE
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import repository
+from tests.support.small_world import package_set, repository
 
 pytestmark = pytest.mark.slow
 
@@ -35,16 +35,6 @@ DRAFTS = REPOSITORIES * PACKAGES
 PER_MINUTE = 80 * REPOSITORIES // 100
 PER_HOUR = 500 * REPOSITORIES // 100
 REQUESTS_PER_HOUR = 5000 * REPOSITORIES // 100
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {{name: web, namespace: default}}
-spec:
-  upstream: {{repo: blueprints, package: web, revision: {revision}}}
-  targets:
-  - repositories:
-{targets}
-"""
 CONFIGURATION = """\
 apiVersion: reconciler.dev/v1alpha1
 kind: Reconciler
@@ -87,7 +77,7 @@ class Fleet:
 
     def use(self, revision: int) -> None:
         """Let every variant have this revision of its upstream."""
-        text = SET.format(targets=self.targets, revision=revision)
+        text = package_set("web", f"repositories:\n{self.targets}", revision=revision)
         time = int(self.simulator.clock.now())
         Repo(self.root / "control.git", time=time).commit({"manifests/set.yaml": text})
 
@@ -132,7 +122,7 @@ def fleet(root: Path, monkeypatch: pytest.MonkeyPatch, *, group_by: str) -> Iter
     with serving(simulator):
         packages = ", ".join(f"p{number:02}" for number in range(PACKAGES))
         targets = "\n".join(f"    - {{name: {name}, packageNames: [{packages}]}}" for name in names)
-        files = {"manifests/set.yaml": SET.format(targets=targets, revision=1)}
+        files = {"manifests/set.yaml": package_set("web", f"repositories:\n{targets}")}
         files["manifests/repositories/blueprints.yaml"] = repository("blueprints")
         for name in names:
             text = repository(name).replace(f"../{name}.git", simulator.url(f"acme/{name}"))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import small_world
 from tests.support.git import Repo
-from tests.support.small_world import manifest, write_world
+from tests.support.small_world import manifest, package_set, write_world
 from tests.support.world import World, git
 
 
@@ -49,17 +49,7 @@ def test_variant_that_is_stalled_in_another_namespace_deletes_nothing_at_its_for
     assert re.search(rf"keep +edge-1/web +OwnerStalled .*{heir}", said), said
 
 
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: web
-  namespace: default
-  annotations: {reconciler.dev/allow-deletes: "9"}
-spec:
-  upstream: {repo: blueprints, package: web, revision: 1}
-  targets:
-"""
+SET = package_set("web", annotations='{reconciler.dev/allow-deletes: "9"}')
 
 
 @pytest.mark.parametrize("is_set", [False, True], ids=["a variant", "a set"])

@@ -9,7 +9,7 @@ import pytest
 from reconciler.base.errors import Exit
 from reconciler.read.snapshot import format_time
 from tests.support.git import EPOCH, Repo, kptfile
-from tests.support.small_world import CONFIGURATION, app, write_fleet
+from tests.support.small_world import CONFIGURATION, app, package_set, write_fleet
 from tests.support.world import World, build_world, git
 
 pytestmark = pytest.mark.slow
@@ -26,33 +26,20 @@ WAVES = """\
     - name: rest
 """
 SOAK = "soak: 1h"
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: web
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: web
-    revision: {}
-  targets:
-  - repositories:
-    - name: east
-    - name: north
-    - name: west
-"""
+TARGETS = "{repositories: [{name: east}, {name: north}, {name: west}]}"
 
 
 def make_world(root: Path, canary: str) -> World:
     """Return a fleet with web/v1 everywhere and web/v2 in review in the canary, the east."""
     revisions = ({"Kptfile": kptfile("web"), "app.yaml": app("web", 1)}, {"app.yaml": app("web", 2)})
-    world = write_fleet(root, "web", revisions, EDGES, {"manifests/web.yaml": SET.format(1)})
+    world = write_fleet(root, "web", revisions, EDGES, {"manifests/web.yaml": package_set("web", TARGETS)})
     world.timed = True
     world.publish()
     configuration = CONFIGURATION + WAVES.format(canary)
-    change(world, {"reconciler.yaml": configuration, "manifests/web.yaml": SET.format(2)})
+    change(
+        world,
+        {"reconciler.yaml": configuration, "manifests/web.yaml": package_set("web", TARGETS, revision=2)},
+    )
     assert world.run("apply").out.count("opened") == 1
     world.clock += 5 * DAY_S
     return world

@@ -12,7 +12,7 @@ from reconciler.workdir.starter import SEPARATE, walkthrough
 from tests.support.command_server import write_client
 from tests.support.world import EPOCH, refs
 
-CLUSTERS = 6
+CLUSTERS = 3
 LAYOUTS = ("separate", "monorepo")
 
 

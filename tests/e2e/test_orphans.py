@@ -6,20 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Repo
-from tests.support.small_world import manifest, variant, write_world
+from tests.support.small_world import manifest, package_set, variant, write_world
 from tests.support.world import World
 
 WEB = manifest("edge-1", "web")
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: web, namespace: default}
-spec:
-  upstream: {repo: blueprints, package: web, revision: 1}
-  targets:
-  - repositories: [{name: edge-1}]
-    template: {deletionPolicy: orphan}
-"""
+SET = package_set("web", "{repositories: [{name: edge-1}], template: {deletionPolicy: orphan}}")
 
 
 @pytest.mark.parametrize("text", [variant("edge-1", "web") + "  deletionPolicy: orphan\n", SET])

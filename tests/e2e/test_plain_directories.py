@@ -7,17 +7,9 @@ import pytest
 
 from reconciler.cli.main import invoke
 from tests.support.git import Repo, kptfile
-from tests.support.small_world import app, manifest, repository, variant, write_world
+from tests.support.small_world import app, manifest, package_set, repository, variant, write_world
 
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: all}
-spec:
-  upstream: {repo: blueprints, package: PACKAGE, revision: 1}
-  targets:
-  - repositories: [{name: edge-1, packageNames: [mine]}]
-"""
+TARGET = "{repositories: [{name: edge-1, packageNames: [mine]}]}"
 INNER = repository("inner").replace("../inner.git", "../blueprints.git") + "    directory: apps/inner\n"
 
 
@@ -41,7 +33,9 @@ def test_what_is_no_package_is_called_what_it_is(control: Repo, capsys: pytest.C
     one = variant("edge-1", "web").replace(
         "    package: web\n    revision", "    package: plain\n    revision"
     )
-    control.commit({manifest("edge-1", "web"): one, "manifests/all.yaml": SET.replace("PACKAGE", "plain")})
+    control.commit(
+        {manifest("edge-1", "web"): one, "manifests/all.yaml": package_set("all", TARGET, package="plain")}
+    )
 
     assert invoke(["plan", "--control", str(control.path)]) == 3
 
@@ -55,7 +49,7 @@ def test_directory_of_upstreams_that_holds_no_package_is_called_what_it_is(
     control: Repo, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = f"{repository('blueprints')}    directory: nope\n"
-    files = {"manifests/all.yaml": SET.replace("PACKAGE", "web")}
+    files = {"manifests/all.yaml": package_set("all", TARGET)}
     control.commit({"manifests/repositories/blueprints.yaml": wrong, **files})
 
     assert invoke(["plan", "--output", "json", "--control", str(control.path)]) == 3

@@ -8,7 +8,7 @@ import pytest
 from reconciler.cli.main import invoke
 from tests.support.git import Repo
 from tests.support.schema import violations
-from tests.support.small_world import manifest, variant, write_world
+from tests.support.small_world import manifest, package_set, variant, write_world
 from tests.support.world import World
 
 
@@ -29,22 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-SITE = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: site
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: web
-    revision: 1
-  targets:
-  - repositories:
-    - name: edge-1
-      packageNames: [site]
-"""
+SITE = package_set("site", "{repositories: [{name: edge-1, packageNames: [site]}]}")
 
 
 def schema_of(kind: str, capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -82,7 +67,7 @@ def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
     _, _, lines = said.partition("  what keeps it:\n")
 
     assert lines.splitlines()[0].strip() == (
-        "1. could not find upstream package revision 'wbe/1' in repo 'blueprints' (manifests/set.yaml:8:5)"
+        "1. could not find upstream package revision 'wbe/1' in repo 'blueprints' (manifests/set.yaml:5:13)"
     )
     assert lines.splitlines()[1].strip() == (
         "next: Correct the name, or publish it first: there is no package wbe yet. Did you mean web?"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import invoke
-from tests.support.small_world import write_world
+from tests.support.small_world import package_set, write_world
 from tests.support.world import World, git
 
 
@@ -22,9 +22,7 @@ def test_a_cluster_is_added_with_the_label_that_sets_select_by(
     copy: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (copy / "manifests/set.yaml").write_text(
-        "apiVersion: config.porch.kpt.dev/v1alpha2\nkind: PackageVariantSet\nmetadata: {name: web}\n"
-        "spec:\n  upstream: {repo: blueprints, package: web, revision: 1}\n"
-        "  targets: [{repositorySelector: {matchLabels: {role: cluster}}}]\n"
+        package_set("web", "{repositorySelector: {matchLabels: {role: cluster}}}")
     )
     git(copy.parent, "init", "-q", "--bare", "w/bern.git")
     line = ["repo", "add", "bern", str(copy.parent / "w/bern.git"), "--deployment", "--control", str(copy)]

@@ -11,7 +11,7 @@ from reconciler.names.ids import normalise_url
 from tests.support.git import Repo, kptfile, make_repository
 from tests.support.http_git import HttpGit, serve
 from tests.support.shards import split_root
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.small_world import manifest, package_set, repository, variant, write_world
 from tests.support.standing import standing
 from tests.support.world import World
 
@@ -103,7 +103,8 @@ def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path
     def applied(*shards: str) -> dict[str, str]:
         write_world(root, EDGES[:2])
         own, other = EDGES[:2]
-        bad = SET.format(own=own, other=other)
+        targets = f"[{{name: {own}, packageNames: [web]}}, {{name: {other}, packageNames: [not.new]}}]"
+        bad = package_set("both", f"{{repositories: {targets}}}")
         Repo(root / "control.git").commit({"manifests/set.yaml": bad})
         for number, shard in enumerate(shards):
             World(root).run("apply", *(["--shard", shard] if shard else []), cache=f"cache-{number}")
@@ -115,18 +116,3 @@ def test_a_set_that_stalls_for_another_shard_collides_with_nobody(tmp_path: Path
 
     assert any(f"{EDGES[0]}.git refs/heads/drafts/web/" in key for key in one)
     assert applied("0/2", "1/2") == one
-
-
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: both
-  namespace: default
-spec:
-  upstream: {{repo: blueprints, package: web, revision: 1}}
-  targets:
-  - repositories:
-    - {{name: {own}, packageNames: [web]}}
-    - {{name: {other}, packageNames: [not.new]}}
-"""

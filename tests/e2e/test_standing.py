@@ -15,22 +15,13 @@ from reconciler.run.options import RunOptions
 from reconciler.run.plan import plan_run
 from tests.support.git import Repo
 from tests.support.http_git import serve
-from tests.support.small_world import manifest, published, variant, write_world
+from tests.support.small_world import manifest, package_set, published, variant, write_world
 from tests.support.world import Said, World, build_world, git, refs, run_line
 
 WORLDS = Path(__file__).parents[2] / "fixtures/worlds"
 STATE = "reconciler/fleet/state"
 WEB = manifest("edge-1", "web")
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: sites, namespace: default}
-spec:
-  upstream: {repo: blueprints, package: web, revision: 1}
-  targets:
-  - repositories:
-    - {name: edge-1, packageNames: [NAMES]}
-"""
+SET = package_set("sites", "{repositories: [{name: edge-1, packageNames: [NAMES]}]}")
 
 
 def another(package: str, *, name: str = "", edge: str = "edge-1") -> str:

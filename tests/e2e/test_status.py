@@ -11,7 +11,7 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.schema import violations
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.small_world import manifest, package_set, repository, variant, write_world
 from tests.support.world import World, git
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -173,15 +173,7 @@ def test_json_is_as_its_schema_says(world: World) -> None:
     assert violations(schema, {"apiVersion": "reconciler.dev/v1alpha1", "kind": "StatusList", "items": [{}]})
 
 
-EMPTY = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {name: sites, namespace: default}
-spec:
-  upstream: {repo: blueprints, package: web, revision: 1}
-  targets:
-  - repositorySelector: {matchLabels: {no: repository}}
-"""
+EMPTY = package_set("sites", "{repositorySelector: {matchLabels: {no: repository}}}")
 
 
 @pytest.mark.parametrize("command", ["plan", "status", "expand", "check"])

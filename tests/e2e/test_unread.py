@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.git import Repo
 from tests.support.html_reports import read_data
-from tests.support.small_world import EDGES, repository, write_world
+from tests.support.small_world import EDGES, package_set, repository, write_world
 from tests.support.world import World
 
 
@@ -41,15 +41,7 @@ def test_repositories_without_their_credential_are_not_taken_for_one(
     assert "DuplicateDownstream" not in said.out
 
 
-SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata: {{name: web, namespace: default}}
-spec:
-  upstream: {{repo: blueprints, package: web, revision: {revision}}}
-  targets:
-  - repositories: [{{name: edge-1}}, {{name: edge-2}}]
-"""
+TARGETS = "{repositories: [{name: edge-1}, {name: edge-2}]}"
 WAVES = """\
   rollouts:
   - waves:
@@ -59,7 +51,9 @@ WAVES = """\
 
 
 def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stalls(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1", "edge-2"), more={"manifests/set.yaml": SET.format(revision=1)})
+    write_world(
+        tmp_path / "w", ("edge-1", "edge-2"), more={"manifests/set.yaml": package_set("web", TARGETS)}
+    )
     world = World(tmp_path / "w")
     control = Repo(world.control)
     own: dict[str, str | None] = {f"manifests/{e}-{p}.yaml": None for e in EDGES[:2] for p in ("web", "db")}
@@ -68,7 +62,7 @@ def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stal
     control.commit({**own, "reconciler.yaml": configuration, "manifests/repositories/edge-2.yaml": labelled})
     for line in ("apply", "approve --all", "apply", "approve --all", "apply"):
         world.run(*line.split())
-    control.commit({"manifests/set.yaml": SET.format(revision=2)})
+    control.commit({"manifests/set.yaml": package_set("web", TARGETS, revision=2)})
     world.run("apply")  # edge-1 waits for edge-2
     (tmp_path / "w/edge-1.git").rename(tmp_path / "w/edge-1.away")
 
@@ -78,7 +72,7 @@ def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stal
     assert (row["cluster"], row["main"], row["phase"]) == ("edge-1", "web/v1?", "stalled")
     assert re.search(r"^edge-1/web +edge-1 +web/v1\? .*stalled", world.run("status").out, re.MULTILINE)
 
-    control.commit({"manifests/set.yaml": SET.format(revision=2) + "  typo: 1\n"})
+    control.commit({"manifests/set.yaml": package_set("web", TARGETS, revision=2) + "  typo: 1\n"})
 
     assert re.search(r"^edge-1/web +edge-1 +web/v1\? .*stalled", world.run("status").out, re.MULTILINE)
     world.run("apply")

@@ -83,6 +83,21 @@ spec:
 """
 
 
+def package_set(
+    name: str, *targets: str, package: str = "web", revision: int = 1, annotations: str = ""
+) -> str:
+    """Return a set of a package of the blueprints; targets and annotations are in the flow style of YAML."""
+    notes = f", annotations: {annotations}" if annotations else ""
+    return f"""\
+apiVersion: config.porch.kpt.dev/v1alpha2
+kind: PackageVariantSet
+metadata: {{name: {name}, namespace: default{notes}}}
+spec:
+  upstream: {{repo: blueprints, package: {package}, revision: {revision}}}
+  targets:
+""" + "".join(f"  - {target}\n" for target in targets)
+
+
 def manifest(edge: str, package: str) -> str:
     return f"manifests/{edge}-{package}.yaml"
 

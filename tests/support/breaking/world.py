@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import CONFIGURATION, app, blueprint, repository, variant
+from tests.support.small_world import CONFIGURATION, app, blueprint, package_set, repository, variant
 from tests.support.world import World, restored
 
 PACKAGES = {
@@ -44,7 +44,7 @@ def _build(root: Path) -> World:
     files |= {f"manifests/{name}.yaml": repository(name) for name in repos}
     files |= {f"manifests/{name}.yaml": _variant(name, 1) for name in PACKAGES if name not in GENERATED}
     del files["manifests/fir.yaml"]
-    files["manifests/oak.yaml"] = _SET.format(revision=1)
+    files["manifests/oak.yaml"] = package_set("oak", _TARGETS, package="acorn")
     control = make_repository(root / "control.git", files)
     repos["south"].commit({"yew/Kptfile": kptfile("yew")})
     made = World(root)
@@ -70,7 +70,7 @@ def _build(root: Path) -> World:
         {
             **{f"manifests/{name}.yaml": _variant(name, 1 if name == "fir" else 2) for name in changed},
             **_snapshot("windy"),
-            "manifests/oak.yaml": _SET.format(revision=2),
+            "manifests/oak.yaml": package_set("oak", _TARGETS, package="acorn", revision=2),
             "manifests/elm.yaml": None,
             "manifests/larch.yaml": None,
         }
@@ -107,24 +107,7 @@ _FEATURES = """\
       configMap:
         team: blue
 """
-_SET = """\
-apiVersion: config.porch.kpt.dev/v1alpha2
-kind: PackageVariantSet
-metadata:
-  name: oak
-  namespace: default
-spec:
-  upstream:
-    repo: blueprints
-    package: acorn
-    revision: {revision}
-  targets:
-  - repositories:
-    - name: north
-      packageNames: [quince]
-    - name: south
-      packageNames: [rowan]
-"""
+_TARGETS = "{repositories: [{name: north, packageNames: [quince]}, {name: south, packageNames: [rowan]}]}"
 _NOTE = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: note\ndata:\n  by: hand\n"
 
 
