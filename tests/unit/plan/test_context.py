@@ -121,7 +121,16 @@ def test_package_whose_deletion_is_proposed_stays_in_scope_after_it_is_gone() ->
         "reconciler/default/delete/gone": Commit(oid("a1"), 1),
         "deletionProposed/old/v1": Commit(oid("a2"), 1),
     }
-    assert seen_under(repository("edge", branches=branches)) == {"gone": "edge", "mine": "edge"}
+    edge = repository("edge", url=URL, branches={**branches, "deletionProposed/odd": Commit(oid("a3"), 1)})
+
+    assert seen_under(edge) == {"gone": "edge", "mine": "edge"}
+    unread = repository("x", url="host/x", branches=branches, role=RepositoryRole.READ)
+    inventory = world(views=(edge, unread))
+    context = build_context(inventory, ResolvedFleet(expand(inventory), Resolution()), Rendered())
+    assert context.proposed_deletions == {
+        PackageKey(URL, "gone"): (("refs/heads/reconciler/default/delete/gone", oid("a1")),),
+        PackageKey(URL, "old"): (("refs/heads/deletionProposed/old/v1", oid("a2")),),
+    }
 
 
 def test_first_open_draft_counts_and_all_others_are_beside_it() -> None:

@@ -169,6 +169,27 @@ def test_foreign_object_is_noted_and_one_without_a_kind_keeps_its_file(text, for
     assert classified(text) == Classification(foreign=foreign, broken=broken)
 
 
+PORTER = "schemaVersion: 1.0.2\nname: a\nbundle: {repository: x}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "schema_type"),
+    [
+        (PORTER, "Installation"),
+        (f"{PORTER}namespace: dev\n", "Installation"),
+        ("schemaType: Installation\nname: a\n", "Installation"),
+        (f"kind: Thing\n{PORTER}", None),
+        (f"apiVersion: v1\n{PORTER}", None),
+        ("schemaVersion: 1.0.2\nname: a\n", None),
+        ("name: a\nbundle: {repository: x}\n", None),
+    ],
+)
+def test_installation_may_lack_its_type(text: str, schema_type: str | None) -> None:
+    document = classified(text).document
+
+    assert (document and document.value["schemaType"]) == schema_type
+
+
 ITEM = f"apiVersion: {PORCH}/v1alpha1, kind: PackageVariant, {NAMED}".strip()
 
 

@@ -7,7 +7,9 @@ from reconciler.base.reasons import Reason
 from reconciler.plan.changes import Op
 from reconciler.policy import PullRequestPolicy, RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
+from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from reconciler.resolve.rollout_model import GO, PAUSE, ROLL_BACK, SKIP, RolloutPhase
+from reconciler.resolve.rollout_records import find_earlier
 from tests.support.model import MAIN
 from tests.support.rollouts import (
     EDGES,
@@ -334,3 +336,35 @@ def test_a_paused_rollout_opens_no_pull_request_that_a_limit_kept_back(world: Ro
     assert row(plan, "a2").postponed is not None
     world.order(PAUSE, None)
     assert [c.pull for c in world.run().changes if c.pull and not c.pull.number] != []
+
+
+def before(number: int, values: str | None = "") -> RolloutPin:
+    pin = RolloutPin(repository="blueprints", package="web", ref=f"web/v{number}", commit="a", tree="b")
+    return replace(pin, main="c", values=values)
+
+
+@pytest.mark.parametrize(
+    ("members", "earlier"),
+    [
+        ({}, None),
+        ({"first": None, "second": None}, None),
+        ({"first": before(1), "second": before(2), "third": None}, before(2)),
+        ({"third": before(1), "first": before(2)}, before(1)),
+        ({"first": before(1, "x"), "second": before(2, "x")}, before(2, "x")),
+        ({"first": before(1, "x"), "second": before(2, "y")}, before(2, None)),
+        ({"first": before(1, None), "second": before(2, "y")}, before(2, None)),
+        ({"gone": before(1), "first": before(2)}, before(2)),
+    ],
+)
+def test_earlier_revision_is_that_of_the_last_wave_and_values_those_of_all(
+    members: dict[str, RolloutPin | None], earlier: RolloutPin | None
+) -> None:
+    one_each = tuple(
+        RolloutMember(namespace="default", name=wave, wave=wave, before=pin) for wave, pin in members.items()
+    )
+    waves = ("first", "second", "third")
+    record = RolloutRecord(
+        namespace="default", name="fleet", revision="web/v3", waves=waves, members=one_each
+    )
+
+    assert find_earlier(record) == (earlier and replace(earlier, main=""))
