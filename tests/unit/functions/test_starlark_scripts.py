@@ -1,5 +1,6 @@
 """What a script makes of a resource list, in this process: the worker runs the same, and may be killed."""
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -99,3 +100,15 @@ def test_a_script_sees_no_environment() -> None:
 
 def test_a_script_that_leaves_no_mapping_leaves_no_resources() -> None:
     assert run_script("_rl = 5", listed(), STEPS) == (None, "", "")
+
+
+def test_hashes_are_made_where_they_may_secure_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(name: str, data: bytes, *, usedforsecurity: bool = True) -> Any:
+        if usedforsecurity:
+            raise ValueError("disabled for FIPS")
+        return real(name, data)
+
+    real = hashlib.new
+    monkeypatch.setattr(hashlib, "new", refused)
+
+    assert run_script("load('hash.star', 'hash')\nhash.md5('a')", listed(), STEPS).error == ""

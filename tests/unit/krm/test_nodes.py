@@ -50,3 +50,10 @@ def test_schema_in_a_comment_is_that_of_the_first_side_that_has_one() -> None:
     assert may_have_schema(Tree.parse(f"a: 1 {pod}\n"))
     assert not may_have_schema(Tree.parse("a: 1 # b\n"))
     assert not may_have_schema(None)
+
+
+@pytest.mark.parametrize("above", ["", "k: 1\n"])
+def test_source_of_a_block_begins_behind_the_line_of_its_key(above: str) -> None:
+    text = f"{above}a: # of a\n  # of b\n  b: 1 # b\nc: 2\n"
+
+    assert [node(text, name).source for name in "ac"] == ["  # of b\n  b: 1 # b", "2"]
