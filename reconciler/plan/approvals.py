@@ -43,6 +43,7 @@ from reconciler.plan.status import plan_conditions
 from reconciler.policy import ApprovalRule, ForgeKind, Policy, find_rule
 from reconciler.records.state import RefusedMerge, record_bytes, record_path
 from reconciler.render.rendered import Package
+from reconciler.resolve.ownership import package_label
 
 _MOST_NAMES, _MOST_CONSENTS = 3, 12
 LEAST_WAIT_S, MOST_WAIT_S = 600, 86_400
@@ -112,14 +113,15 @@ def consent_text(change: Change) -> str:
     return f"Review and merge it by name, or write in the configuration: spec.consents: {{{consent}: why}}"
 
 
-def refuse_losses(changes: Iterable[Change], policy: Policy) -> Iterator[Refusal]:
+def refuse_losses(changes: Iterable[Change], inventory: Inventory) -> Iterator[Refusal]:
     """Yield the refusal of all packages that would take objects with them: they are proposed, not merged.
 
     A package of which functions failed, or a file is broken, is corrected before people consent.
     """
+    policy = inventory.policy
     losing = [change for change in changes if lacks_consent(change, policy) and not change.failed]
     if losing:
-        named = sorted(f"{change.repository.name}/{change.package.path}" for change in losing)
+        named = sorted(package_label(change.repository, change.package.path, inventory) for change in losing)
         consents = some(sorted(f"{loss_consent(c.package, c.losses)}: why" for c in losing), _MOST_CONSENTS)
         takes = verb(len(losing), "takes objects with it", "take objects with them")
         hint = f"Review and merge by name, or write in the configuration: spec.consents: {{{consents}}}"

@@ -182,7 +182,7 @@ def build_plan(
     changes = tuple(sorted((*described, *_hidden_rows(inventory, shard)), key=lambda change: change.package))
     proposal = lock.proposal if lock.proposal and shard.holds(inventory.control.url) else None
     holders = dict(_holders(decided.every)) if context.resolution.rollouts else {}
-    refusals = (*decided.refusals, *refuse_losses(changes, inventory.policy))
+    refusals = (*decided.refusals, *refuse_losses(changes, inventory))
     lost = all_losses((*losses.of_locks(), *(loss for change in changes for loss in change.losses)))
     plan = Plan(
         changes=changes,

@@ -27,6 +27,7 @@ from reconciler.plan.status import POINT_EMPTY
 from reconciler.policy import OnRefused
 from reconciler.records.state import LOCKS_DIRECTORY, UPSTREAMS_DIRECTORY, UpstreamLock
 from reconciler.render.rendered import FunctionFault, Package
+from reconciler.resolve.ownership import package_label
 
 if TYPE_CHECKING:
     from reconciler.api.porch import Function
@@ -379,6 +380,8 @@ def _obstacles(side: Side) -> Iterator[_Obstacle]:
         if side.plan is None or variant is None:
             continue
         package = f"{change.repository.name}/{change.package.path}"
+        if context is not None:
+            package = package_label(change.repository, change.package.path, context.inventory)
         template = (*variant.target_path, "template") if variant.target_path else ("spec",)
         # Finding the place of a field composes its manifest anew: only an obstacle needs one.
         upstream, subject = partial(variant.source.at, "spec", "upstream"), variant.owner.subject

@@ -49,6 +49,10 @@ def loss_trees(fleet: ResolvedFleet, inventory: Inventory) -> Needs:
     settled = (d.resolved for d in fleet.deliveries.items if d.resolved.settled is not None)
     desired = {*fleet.resolution.downstreams, *(resolved.downstream for resolved in settled)}
     places = {v.key: key for key, variants in fleet.resolution.downstreams.items() for v in variants}
+    places |= {item.owner: item.resolved.downstream for item in fleet.deliveries.items}
+    records = inventory.records.items()
+    renamed = {record.moved_from: places[key] for key, record in records if key in places}
+    places |= {key: renamed[str(key)] for key, _ in records if key not in places and str(key) in renamed}
     views = [view for view in inventory.views.values() if view.role is RepositoryRole.PLANNED]
     # A former place may be on another branch: there a package of the same path is another one.
     there = [view for view in views if view.former is None]
@@ -128,7 +132,10 @@ class LossReader(Struct):
             return
         if waits_for_functions(change.conflicts, after):
             return
-        moved = context.resolved.get(target.owner) if target.owner is not None else None
+        owner = target.owner
+        if owner is not None and owner not in context.variants:
+            owner = context.moves.get(owner, owner)
+        moved = context.resolved.get(owner) if owner is not None else None
         place = context.targets.get(moved.downstream) if moved is not None else None
         elsewhere: Files = {}
         if place is not None and place.key != target.key and place.view.cluster == cluster:

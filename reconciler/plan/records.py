@@ -126,6 +126,7 @@ def _with_place(record: PackageVariantRecord, context: PlanContext) -> PackageVa
     return replace(
         record,
         branch=view.branch,
+        cluster=view.cluster if view.cluster != view.key.name else "",
         remote=recorded_address(git.repo if git else "", view.remote),
         registration="" if is_within(file, inventory.policy.snapshot.path) else file,
     )

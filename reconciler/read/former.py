@@ -43,10 +43,11 @@ class _Place(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """A record with a package at a former place, the name of that place, and whether it is `aside` there."""
+    """A record with a package at a former place, its name and cluster, and whether it is `aside` there."""
 
     record: PackageVariantRecord
     known_as: str
+    cluster: str
     is_aside: bool
 
 
@@ -80,7 +81,9 @@ def find_former(
         aside = frozenset(path for path, left in packages.items() if left.is_aside)
         message = _message(place, reason, now, record, inventory)
         annotations = (written[now.key].manifest.metadata.annotations or {}) if now is not None else {}
-        cluster = annotations.get(CLUSTER) or place.key.name
+        # Of a Repository that is gone only the records know the cluster.
+        recorded = max(left.cluster for left in packages.values())
+        cluster = recorded or annotations.get(CLUSTER) or place.key.name
         manifest = Repository(
             api_version=REPOSITORY,
             kind="Repository",
@@ -125,7 +128,7 @@ def _recorded(
             local = downstream.url if downstream.url.startswith("/") else ""
             address = addresses.get(downstream.url) or downstream.remote or local
             place = _Place(downstream.url, downstream.directory, downstream.branch, address, name)
-            left = _Left(record, downstream.known_as, is_aside)
+            left = _Left(record, downstream.known_as, downstream.cluster, is_aside)
             groups[place, Reason.DEFECT if broken else reason].setdefault(downstream.path, left)
     return groups
 

@@ -134,6 +134,7 @@ class RecordedDownstream(Record, frozen=True, kw_only=True):
     where that is how it was registered. `directory` and `repository` are those of the former Repository, and
     `registration` is the file that declared it. Of a place where it was, `deletion_proposed` is True if its
     removal is proposed, or was declined. `known_as` is what the place is called while no Repository is there.
+    `cluster` is the cluster of the Repository where that has another name.
     """
 
     url: str
@@ -145,6 +146,7 @@ class RecordedDownstream(Record, frozen=True, kw_only=True):
     registration: str = ""
     deletion_proposed: bool = False
     known_as: str = ""
+    cluster: str = ""
 
 
 class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
@@ -171,10 +173,10 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     into the package context, also for earlier manifests until main is as wanted; None for a key that was
     removed. `refused` is about its draft. `unedited` are the trees of its package, at any of its places, that
     have nothing of people, None for unknown. `moved_from` is the variant that had the package elsewhere, by
-    another name. `branch`, `remote`, `registration` and `known_as` complete the place of the package, which
-    is a `RecordedDownstream`; `former` are those where it was before, while something of it is left there.
-    `equal_commit` is the upstream commit that the Kptfile on main names, where main has the resources of
-    `upstream_commit` all the same.
+    another name. `branch`, `remote`, `registration`, `known_as` and `cluster` complete the place of the
+    package, a `RecordedDownstream`; `former` are those where it was before, while something of it is left
+    there. `equal_commit` is the upstream commit that the Kptfile on main names, where main has the
+    resources of `upstream_commit` all the same.
     """
 
     api_version: str = SCHEMA
@@ -218,6 +220,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
     remote: str = ""
     registration: str = ""
     known_as: str = ""
+    cluster: str = ""
     former: tuple[RecordedDownstream, ...] = ()
     equal_commit: str = ""
 
@@ -240,6 +243,7 @@ class PackageVariantRecord(NamedRecord, frozen=True, kw_only=True):
             registration=self.registration,
             deletion_proposed=self.deletion_proposed,
             known_as=self.known_as,
+            cluster=self.cluster,
         )
 
     @property

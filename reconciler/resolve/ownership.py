@@ -36,6 +36,12 @@ def package_name(view: RepositoryView, path: str) -> str:
     return relative_package(path, view.directory)
 
 
+def package_label(repository: ObjectName, path: str, inventory: Inventory) -> str:
+    """Return a package as reports call it and commands take it: its Repository, and its path in that."""
+    view = inventory.views.get(repository)
+    return f"{inventory.label(repository)}/{package_name(view, path) if view is not None else path}"
+
+
 def find_owner(header: KptfileHeader | None, package: PackageKey, inventory: Inventory) -> ObjectName | None:
     """Return the variant of this instance that owns a package; None if it has another owner or none.
 

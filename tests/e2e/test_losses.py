@@ -163,10 +163,12 @@ def test_person_approves_a_loss_by_name(tmp_path: Path) -> None:
     assert losses(world) == {}
 
 
-def test_package_that_moved_loses_nothing_once_its_new_place_is_on_main(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["net-edge-1", "mesh-edge-1"], ids=["moved", "renamed, too"])
+def test_package_that_moved_loses_nothing_once_its_new_place_is_on_main(tmp_path: Path, name: str) -> None:
     world = published(tmp_path / "w", {"crd.yaml": CRD})
     moved = variant("edge-1").replace("{repo: edge-1, package: net}", "{repo: edge-1, package: mesh}")
-    change(world, {"manifests/net-edge-1.yaml": moved})
+    moved = moved.replace("name: net-edge-1", f"name: {name}")
+    change(world, {"manifests/net-edge-1.yaml": None, f"manifests/{name}.yaml": moved})
 
     assert losses(world) == {f"edge-1 {NET}": (None, [])}
     world.run("apply")
@@ -261,6 +263,24 @@ def test_manifest_for_a_generated_provider_keeps_it_under_its_name_only(
     assert (note in said, hint in said) == (bool(want), bool(want))
     world.run("apply")
     assert losses(world) == want
+
+
+def test_generated_package_that_moved_loses_nothing_once_its_new_place_is_on_main(tmp_path: Path) -> None:
+    """Its Repository is renamed and gets another directory. The cluster stays: its objects are counted."""
+    head = "  annotations: {reconciler.dev/cluster: dev}\n  namespace: default\n"
+    place = repository("dev").replace("  namespace: default\n", head).replace("name: dev", "name: old")
+    given = {**BASE, "manifests/dev.yaml": f"{place}    directory: clusters/dev\n"}
+    world = installed(tmp_path / "w", given, OBJECTS, install("s3", f"{S3}:v1.0.0"))
+
+    change(world, {"manifests/dev.yaml": place.replace("name: old", "name: new") + "    directory: sites\n"})
+
+    assert losses(world) == {"dev Provider a-fam Net.x.io": (1, ["n"])}
+    said = world.run("plan").out
+    assert "refused: LossNeedsConsent: old/dependencies takes objects with it" in said
+    world.run("apply")
+    assert world.run("approve", "new/dependencies").code == 0
+    assert losses(world) == {}
+    assert world.run("approve", "--all").code == 0
 
 
 def carvel(version: str, *kinds: str) -> dict[str, str]:
