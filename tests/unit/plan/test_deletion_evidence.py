@@ -385,33 +385,18 @@ DOES_NOT_SELECT = "PackageVariantSet default/fleet does not select"
             f"{OF_SET} has no target for edge/c0 any more; it makes edge/web-new there"),
         ({"target": "none"}, [made_now("new", "west/web-new", by_set="fleet")],
             f"{OF_SET} has no target for edge/c0 any more"),
-        (
-            {"target": "an object"},
-            [made_now("new", "west/web", by_set="other", target="an object")],
-            (
-                f"{DOES_NOT_SELECT} Cluster default/c1 any more; "
-                f"PackageVariantSet default/other makes west/web {FOLLOWS}"
-            ),
-        ),
-        (
-            {"target": "a Repository"},
-            [made_now("new", "edge/web-new")],
-            (
-                f"{DOES_NOT_SELECT} Repository default/west any more; "
-                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
-            ),
-        ),
+        ({"target": "an object"}, [made_now("new", "west/web", by_set="other", target="an object")],
+            (f"{DOES_NOT_SELECT} Cluster default/c1 any more; "
+            f"PackageVariantSet default/other makes west/web {FOLLOWS}")),
+        ({"target": "a Repository"}, [made_now("new", "edge/web-new")],
+            (f"{DOES_NOT_SELECT} Repository default/west any more; "
+            f"PackageVariant default/new makes edge/web-new {FOLLOWS}")),
         ({"made by": "manifest", "file": "removed"},
             [made_now("new", "edge/web-new", by_set="other"), made_now("neighbour", "edge/web-2")],
             "sets.yaml, which declared PackageVariant default/fleet-edge-c0, was removed in commit abc"),
-        (
-            {"made by": "set that is gone", "file": "removed"},
-            [made_now("new", "edge/web-new")],
-            (
-                "sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc; "
-                f"PackageVariant default/new makes edge/web-new {FOLLOWS}"
-            ),
-        ),
+        ({"made by": "set that is gone", "file": "removed"}, [made_now("new", "edge/web-new")],
+            ("sets.yaml, which declared PackageVariantSet default/fleet, was removed in commit abc; "
+            f"PackageVariant default/new makes edge/web-new {FOLLOWS}")),
     ],
 )  # fmt: skip
 def test_deletion_names_what_is_made_instead(case, variants, cause) -> None:

@@ -22,19 +22,15 @@ CASES = [
     Case("a name without a namespace is in default", f"{HEAD}metadata:\n  name: app   # why\ndata: {{}}\n",
         f"{HEAD}metadata: # kpt-merge: /app\n  name: app   # why\n"
         f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\ndata: {{}}\n"),
-    Case(
-        "annotations that are there come first",
+    Case("annotations that are there come first",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  namespace: shop\n  annotations:\n"
         '    z: "1"\n  name: app\n',
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: # kpt-merge: shop/app\n  namespace: shop\n"
-        f"  annotations:\n    z: \"1\"\n    {IDENTIFIER}: 'apps|Deployment|shop|app'\n  name: app\n",
-    ),
-    Case(
-        "a merge comment stays, and its identifier is refreshed in its own quotes",
+        f"  annotations:\n    z: \"1\"\n    {IDENTIFIER}: 'apps|Deployment|shop|app'\n  name: app\n"),
+    Case("a merge comment stays, and its identifier is refreshed in its own quotes",
         f'{HEAD}metadata: # kpt-merge: old/name\n  name: new\n  annotations:\n    {IDENTIFIER}: "x|y|z|w"\n',
         f"{HEAD}metadata: # kpt-merge: old/name\n  name: new\n  annotations:\n"
-        f'    {IDENTIFIER}: "|ConfigMap|old|name"\n',
-    ),
+        f'    {IDENTIFIER}: "|ConfigMap|old|name"\n'),
     Case("another comment moves above", f"{HEAD}# first\nmetadata: # second\n  name: app\n",
         f"{HEAD}# first\n# second\nmetadata: # kpt-merge: /app\n  name: app\n"
         f"  annotations:\n    {IDENTIFIER}: '|ConfigMap|default|app'\n"),
@@ -46,26 +42,20 @@ CASES = [
         f"  annotations:\n    {IDENTIFIER}: 'x|Foo|default|'\n"),
     Case("flow style has no comment", f"{HEAD}metadata: {{name: app, annotations: {{a: b}}}}\n",
         f'{HEAD}metadata: {{name: app, annotations: {{a: b, {IDENTIFIER}: "|ConfigMap|default|app"}}}}\n'),
-    Case(
-        "an identifier in single quotes is refreshed",
+    Case("an identifier in single quotes is refreshed",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|c'\n",
-        f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n",
-    ),
-    Case(
-        "an identifier elsewhere is none",
+        f"{HEAD}metadata: # kpt-merge: a/b\n  name: c\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"),
+    Case("an identifier elsewhere is none",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\nspec:\n  annotations:\n"
         f"    {IDENTIFIER}: '|ConfigMap|a|b'\n",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
-        f"spec:\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n",
-    ),
-    Case(
-        "a second document beside one that has its identifier",
+        f"spec:\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"),
+    Case("a second document beside one that has its identifier",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
         f"---\n{HEAD}metadata:\n  name: c\n",
         f"{HEAD}metadata: # kpt-merge: a/b\n  name: b\n  annotations:\n    {IDENTIFIER}: '|ConfigMap|a|b'\n"
         f"---\n{HEAD}metadata: # kpt-merge: /c\n  name: c\n  annotations:\n"
-        f"    {IDENTIFIER}: '|ConfigMap|default|c'\n",
-    ),
+        f"    {IDENTIFIER}: '|ConfigMap|default|c'\n"),
     Case(
         "every document of a file, CRLF and byte order mark as they were",
         f"\ufeff{HEAD}metadata:\n  name: a\n--- # next\n\n---\n{HEAD}metadata:\n  name: b".replace(
