@@ -1,7 +1,5 @@
 """Revisions of one package: which one runs, how they are numbered and named, which ones stay."""
 
-import pytest
-
 from reconciler.dependencies.lock.revisions import (
     RevisionInput,
     apply_proposal,
@@ -74,27 +72,6 @@ def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None
     newer = run(asks(3, limit=9), start=before)
     stopped = (activation(1), activation(2), activation(3, active=False))
     assert run(asks(3, activations=stopped, limit=9), start=newer) == newer
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_meant"),
-    [
-        ({"package": "aws", "digest": DIGESTS[1]}, True),
-        ({"package": "aws", "image": "x.io/aws:v1"}, True),
-        ({"package": "aws", "digest": DIGESTS[9]}, False),
-        ({"package": "gcp", "digest": DIGESTS[1]}, False),
-        ({"digest": DIGESTS[1]}, False),
-        ({"package": "aws"}, False),
-    ],
-)
-def test_revision_of_another_name_is_meant_by_its_package_and_content(fields, is_meant) -> None:
-    request = ActivationRequest("ProviderRevision", "by-hand", active=True, **fields)
-    asked = asks(2, activations=(request,), history=run(asks(1), asks(2)))
-
-    proposal = propose_activation(asked)
-
-    assert proposal.unmatched == (() if is_meant else (request,))
-    assert proposal.active == revision_name("Provider/aws", DIGESTS[1 if is_meant else 2])
 
 
 def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:

@@ -6,14 +6,12 @@ from reconciler.dependencies.lock.digest import InputDigests
 from reconciler.dependencies.lock.format import LockUpdate, ResolveOptions, read_locks
 from reconciler.dependencies.lock.revisions import revision_name
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.instances import ActivationBlocker
 from reconciler.dependencies.model.packages import ActivationRequest, RevisionPolicy
 from reconciler.report.locks import lock_lines
 from tests.support.dependency_manifests import install, needs, package, world_of
 from tests.support.package_life import CLUSTER, Life, digest, source
 from tests.support.values import replace
 
-MANUAL = RevisionPolicy(manual=True)
 CONSENTS = RevisionPolicy(take_over=("x.io/aws",))
 
 
@@ -48,27 +46,6 @@ def test_lock_entries_have_object_image_digest_and_dependencies() -> None:
     assert [str(dependency.resolved) for dependency in web.dependencies] == ["xpkg:x.io/aws@cluster"]
     (revision,) = one.revisions("web")
     assert (revision.package, revision.needs) == (web.object, (aws.instance,))
-
-
-def test_who_waits_for_another_to_let_go_keeps_what_runs_and_is_told() -> None:
-    one = life(aws1="Bucket Queue", aws2="Queue", s3_1="", s3_2="Bucket")
-    one.ask("aws", 1)
-    one.ask("s3_", 1)
-    one.run()
-    one.ask("aws", 2, MANUAL)
-    one.ask("s3_", 2, CONSENTS)
-    decision = one.run()
-
-    assert states(one, "s3_") == ["v1.0.0 Active", f"v2.0.0 {ActivationBlocker.KINDS}"]
-    (problem,) = decision.problems
-    assert (problem.reason, problem.location.path) == (Reason.OWNERSHIP_CONFLICT, "clusters/one/s3_.yaml")
-    assert "Bucket.x.io" in problem.message
-    assert "reconciler.dev/take-over: x.io/aws" in problem.hint
-
-    one.activations["aws"] = said("aws", 2)
-    assert one.run().problems == ()
-    assert states(one, "s3_") == ["v1.0.0 Inactive", "v2.0.0 Active"]
-    assert one.owners()["Bucket.x.io"] == one.revisions("s3_")[1].name
 
 
 def test_a_loser_in_the_solver_keeps_its_version_and_everything_else_proceeds() -> None:

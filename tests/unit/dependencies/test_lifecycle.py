@@ -100,49 +100,6 @@ MYSQL = (
 
 
 @pytest.mark.parametrize(
-    ("catalogue", "first", "second", "provider"),
-    [
-        pytest.param(SELF_SUPPLIED + package("two.io", "1.0.0", GVK), install("one", "one.io", ""),
-            install("two", "two.io", ""), "carvel:certs.io@namespace/prod", id="served API"),
-        pytest.param(
-            SELF_SUPPLIED + package("two.io", "1.0.0", "{or: [" + GVK + ", " + needs("gone.io") + "]}"),
-            install("one", "one.io", ""),
-            install("two", "two.io", ""),
-            "carvel:certs.io@namespace/prod",
-            id="served API among alternatives",
-        ),
-        pytest.param(SELF_SUPPLIED + package("two.io", "1.0.0", needs("certs.io")),
-            install("one", "one.io", ""), install("two", "two.io", "", "dependencies: {install: false}"),
-            "carvel:certs.io@namespace/prod", id="package that is only to be present"),
-        pytest.param(
-            AWS
-            + crossplane("one", "v1.0.0", META)
-            + crossplane("two", "v1.0.0", "[{crd: {apiVersion: s3.aws.io/v1, kind: Bucket}}]"),
-            provider("one", "v1.0.0", "Configuration"),
-            provider("two", "v1.0.0", "Configuration"),
-            "xpkg:x.io/aws@cluster",
-            id="CRD",
-        ),
-        pytest.param(MYSQL, installation("one", "one"), installation("two", "two"),
-            "bundle:r.io/mysql@shared", id="interface"),
-    ],
-)  # fmt: skip
-def test_a_generated_package_stays_for_whom_it_satisfies_when_those_go_that_had_it_installed(
-    catalogue: str, first: str, second: str, provider: str
-) -> None:
-    both, _ = run(catalogue + first + second)
-    left, decision = run(catalogue + first + second, catalogue + second)
-
-    assert provider in owners(both)
-    assert decision.problems == ()
-    assert owners(left)[provider] == next(who for who, owner in owners(left).items() if owner == "user")
-    again, decision = run(catalogue + first + second, catalogue + second, catalogue + second)
-    assert again == left
-    alone, _ = run(catalogue + first + second, catalogue + second, catalogue + OTHER)
-    assert provider not in owners(alone)
-
-
-@pytest.mark.parametrize(
     ("text", "installation_of", "instance"),
     [
         (SHOPS + install("shop", "shop.io", ""),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.dependencies.lock.format import lock_solution, with_lock
+from reconciler.dependencies.lock.format import lock_solution
 from reconciler.dependencies.lock.revisions import PreviousLock, reconcile_revisions
 from reconciler.dependencies.model.cluster import build_catalogue
 from reconciler.dependencies.model.instances import Resolution, record_bytes
@@ -48,44 +48,7 @@ def test_what_is_installed_is_upgraded_where_its_own_range_lets_it() -> None:
 ISSUER = "{gvk: {apiVersion: certs.io/v1, kind: Issuer}}"
 EITHER = "{or: [" + ISSUER + ", {package: {refName: certs.io, version: ''}}]}"
 
-OR = "{or: [" + f"{needs('a.io')}, {needs('b.io')}" + "]}"
 ISSUERS = "provides: [{apiVersion: certs.io/v1, kind: Issuer}]"
-
-
-@pytest.mark.parametrize(
-    ("by_default", "overrides", "installed"),
-    [
-        (None, {}, "a.io"),
-        (None, {"a.io": False}, "b.io"),
-        (None, {"b.io": False}, "a.io"),
-        (None, {"a.io": False, "b.io": False}, ""),
-        (False, {}, ""),
-        (False, {"a.io": True}, "a.io"),
-        (False, {"b.io": True}, "b.io"),
-        (False, {"a.io": False, "b.io": True}, "b.io"),
-        (True, {"a.io": True, "b.io": False}, "a.io"),
-    ],
-)
-@pytest.mark.parametrize("was_installed", [False, True])
-def test_a_user_declines_alternatives_of_an_or_group_one_by_one(
-    by_default: bool | None, overrides: dict[str, bool], installed: str, *, was_installed: bool
-) -> None:
-    general = "" if by_default is None else f"install: {by_default}, ".lower()
-    each = ", ".join(f"{{refName: {name}, install: {value}}}".lower() for name, value in overrides.items())
-    shop = install(
-        "shop", "web.io", "", f"dependencies: {{{general}override: [{each}]}}".replace("refname", "refName")
-    )
-    catalogue = package("web.io", "1.0.0", OR) + package("a.io", "1.0.0") + package("b.io", "1.0.0")
-    locked = lock_solution(world_of(""), resolve_cluster(world_of(install("shop", "web.io", "") + catalogue)))
-
-    world = world_of(shop + catalogue)
-    found = told(resolve_cluster(with_lock(world, locked) if was_installed else world))
-
-    stays = was_installed and not installed
-    assert [name for name in ("a.io", "b.io") if f"carvel:{name}@namespace/prod 1.0.0" in found] == (
-        [installed] if installed else ["a.io"] if stays else []
-    )
-    assert ("nothing there meets it, and nothing may be installed" in found) is not (bool(installed) or stays)
 
 
 def test_a_declined_package_is_not_installed_for_an_api_that_it_provides() -> None:
@@ -472,27 +435,6 @@ def test_a_skipped_requirement_has_its_reason_in_the_lock(metrics: str, reason: 
 
     (skipped,) = lock_solution(world, resolve_cluster(world)).skipped
     assert (skipped.requirement, skipped.reason) == ("metrics.io", reason)
-
-
-@pytest.mark.parametrize("need", ["{provider: x.io/gone}", "{provider: x.io/aws, version: '>=v2.0.0'}"])
-@pytest.mark.parametrize("is_locked", [False, True])
-def test_a_broken_root_blocks_no_other_one(need: str, *, is_locked: bool) -> None:
-    """Crossplane reports an error of one package at every other (crossplane#3423, #5988)."""
-    text = provider("good", "v1.0.0", "Configuration") + crossplane(
-        "good", "v1.0.0", "[{provider: x.io/aws}]"
-    )
-    text += crossplane("aws", "v1.0.0") + crossplane("bad", "v1.0.0", "[{provider: x.io/aws}]")
-    text += crossplane("bad", "v2.0.0", f"[{need}]")
-    before = world_of(text + provider("bad", "v1.0.0", "Configuration"))
-    world = world_of(text + provider("bad", "v2.0.0", "Configuration"))
-    pins = pins_of(resolve_cluster(before)) if is_locked else ()
-
-    solution = resolve_cluster(replace(world, pins=pins))
-
-    held = ["x.io/bad"] if is_locked else []
-    assert sorted(i.package.name for i in solution.resolved) == ["x.io/aws", *held, "x.io/good"]
-    assert [problem.subject for problem in solution.problems] == ["Configuration bad"]
-    assert {i.package.name for i in solution.failed}.isdisjoint({"x.io/aws", "x.io/good", *held})
 
 
 CONTRADICTION = (

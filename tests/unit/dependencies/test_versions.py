@@ -10,7 +10,6 @@ from reconciler.dependencies.versions import (
     Grammar,
     Prereleases,
     VersionError,
-    VersionPolicy,
     lint_constraint,
     only_prereleases,
     only_with_build,
@@ -20,7 +19,6 @@ from reconciler.dependencies.versions import (
     parse_masterminds,
     parse_relaxed,
     parse_strict,
-    rank,
 )
 
 
@@ -108,34 +106,6 @@ def test_a_bare_carvel_version_misses_builds() -> None:
     assert [version.text for version in missed] == ["1.0.0+vmware.1"]
 
 
-PUBLISHED = ("v1.0.0", "v1.1.0", "v1.1.9", "v1.2.0", "v2.0.0")
-
-
-@pytest.mark.parametrize(
-    ("policy", "origin", "order"),
-    [
-        ("highest", "v1.1.5", "v2.0.0 v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
-        ("lowest", "v1.1.5", "v1.0.0 v1.1.0 v1.1.9 v1.2.0 v2.0.0"),
-        ("nearest", "v1.1.5", "v1.1.9 v1.2.0 v2.0.0 v1.1.0 v1.0.0"),
-        ("nearest", "v1.1.0", "v1.1.0 v1.1.9 v1.2.0 v2.0.0 v1.0.0"),
-        ("nearest", "", "v2.0.0 v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
-        ("exact", "v1.1.0", "v1.1.0"),
-        ("exact", "v1.1.5", ""),
-        ("max-patch", "v1.1.0", "v1.1.9 v1.1.0"),
-        ("max-patch", "v2.1.0", ""),
-        ("max-minor", "v1.1.5", "v1.2.0 v1.1.9 v1.1.0 v1.0.0"),
-    ],
-)
-def test_a_policy_orders_the_versions_that_it_accepts(policy: str, origin: str, order: str) -> None:
-    versions = [parse_loose(text) for text in PUBLISHED]
-    known = parse_loose(origin) if origin else None
-
-    ranked = rank(versions, VersionPolicy(policy), origin=known)
-
-    assert " ".join(version.text for version in ranked) == order
-    assert rank(reversed(versions), VersionPolicy(policy), origin=known) == ranked
-
-
 @pytest.mark.parametrize(
     ("text", "groups"),
     [
@@ -177,46 +147,6 @@ def test_range_that_carvel_refuses_is_named_with_the_word_that_is_wrong(text: st
         parse_constraint(text, Grammar.CARVEL)
 
     assert str(caught.value) == why
-
-
-VERSIONS = ("0.9.0", "1.0.0-rc.1", "1.0.0", "1.2.0", "1.2.5", "1.3.0", "2.0.0")
-
-
-@pytest.mark.parametrize(
-    ("text", "allowed"),
-    [
-        ("1.2", "1.2.0 1.2.5"),
-        ("=1.x", "1.0.0 1.2.0 1.2.5 1.3.0"),
-        ("*", "0.9.0 1.0.0 1.2.0 1.2.5 1.3.0 2.0.0"),
-        ("!=1.2.0", "0.9.0 1.0.0 1.2.5 1.3.0 2.0.0"),
-        ("!=1.2.x", "0.9.0 1.0.0 1.3.0 2.0.0"),
-        ("!=1.x", "0.9.0 2.0.0"),
-        (">1.2", "1.3.0 2.0.0"),
-        (">1", "2.0.0"),
-        (">1.2.0", "1.2.5 1.3.0 2.0.0"),
-        (">=1.2", "1.2.0 1.2.5 1.3.0 2.0.0"),
-        ("=>1.2.5", "1.2.5 1.3.0 2.0.0"),
-        ("<1.2", "0.9.0 1.0.0"),
-        ("<=1.2", "0.9.0 1.0.0 1.2.0 1.2.5"),
-        ("=<1", "0.9.0 1.0.0 1.2.0 1.2.5 1.3.0"),
-        ("<=1.2.0", "0.9.0 1.0.0 1.2.0"),
-        ("~1.2.1", "1.2.5"),
-        ("~>1.2", "1.2.0 1.2.5"),
-        ("~1", "1.0.0 1.2.0 1.2.5 1.3.0"),
-        ("^1.2", "1.2.0 1.2.5 1.3.0"),
-        ("^0.9.0", "0.9.0"),
-        ("1.0.0 - 1.2.0", "1.0.0 1.2.0"),
-        (">=1.0.0, <1.3.0", "1.0.0 1.2.0 1.2.5"),
-        (">=1.0.0 <1.2.0 || 2.0.0", "1.0.0 2.0.0"),
-        (">=1.0.0-0, <1.2.0", "1.0.0-rc.1 1.0.0"),
-        ("1.0.0-rc.1", "1.0.0-rc.1"),
-    ],
-)
-def test_range_of_crossplane_and_porter_admits_these_versions(text: str, allowed: str) -> None:
-    constraint = parse_constraint(text, Grammar.MASTERMINDS)
-
-    assert [v for v in VERSIONS if constraint.allows(parse_loose(v))] == allowed.split()
-    assert str(constraint) == text
 
 
 @pytest.mark.parametrize("read", [parse_loose, parse_strict, parse_masterminds, parse_carvel])
