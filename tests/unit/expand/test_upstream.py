@@ -49,6 +49,7 @@ CASES = [
     ),
     Case("both, of two revisions", {"revision": 1, "workspaceName": "v2"}, None),
     Case("the placeholder of the main branch", {"workspaceName": "main"}, "blueprints.app.main"),
+    Case("the branch of what is not there", {"package": "nope", "workspaceName": "main"}, None),
     Case("a tag of the package", {"tag": "v1"}, "blueprints.app.v1"),
     Case("a tag of the whole repository", {"tag": "stable"}, "blueprints.app.stable"),
     Case("a tag that is not there", {"tag": "v9"}, None),

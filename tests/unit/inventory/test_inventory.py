@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Former, RepositoryView
+from reconciler.inventory.inventory import FieldPath, Former, RepositoryView, Source
 from reconciler.names.ids import PackageKey
 from reconciler.names.problems import Problem
 from tests.support.plan_values import URL, WEB
@@ -61,3 +61,23 @@ def test_package_is_of_the_nearest_repository_unless_its_own_is_not_understood(
     place = world(views=registered, former=places).view_of(PackageKey(URL, path))
 
     assert (place and place.key.name) == name
+
+
+class Marks:
+    def mark(self, path: FieldPath) -> tuple[int, int]:
+        return len(path), 0
+
+
+class FineMarks(Marks):
+    def mark_inside(self, path: FieldPath, offset: int) -> tuple[int, int]:
+        return len(path), offset
+
+
+@pytest.mark.parametrize(("marks", "column"), [(Marks(), 0), (FineMarks(), 7)])
+def test_field_that_is_written_elsewhere_is_marked_there_to_the_character(marks: Marks, column: int) -> None:
+    source = Source(Location("set.yaml"), marks=marks).moved(("spec", "upstream"), ("spec", "upstreams", 1))
+
+    assert source.inside(7, "spec", "upstream", "repo") == Location("set.yaml", 4, column)
+    assert source.inside(7, "spec", "targets") == Location("set.yaml", 2, column)
+    assert source.at("spec", "upstream", "repo") == Location("set.yaml", 4, 0)
+    assert source.written("spec", "upstream", "repo") == ("spec", "upstreams", 1, "repo")

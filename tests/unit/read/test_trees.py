@@ -8,15 +8,22 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.api.kptfile import GitUpstream, KptfileHeader
+from reconciler.base.errors import Location
+from reconciler.base.reasons import Reason
 from reconciler.git.repository import Mirrors
-from reconciler.inventory.inventory import Control, Inventory, ReviewedLock
+from reconciler.inventory.inventory import Control, Inventory, PackageState, ReviewedLock
 from reconciler.names.ids import ObjectName, Oid
 from reconciler.names.objects import Commit
+from reconciler.names.problems import Problem
 from reconciler.policy import Policy
+from reconciler.read.repositories import with_commits_of_tags
 from reconciler.read.repositories.trees import PackageTrees, read_trees
 from reconciler.records.state import RolloutMember, RolloutPin, RolloutRecord
 from tests.support.git import kptfile, make_repository
+from tests.support.plan_values import a_draft
 from tests.support.reading import read_registered
+from tests.support.sets import a_package, repository
 from tests.unit.read.test_repositories import registration
 
 NOTHING = PackageTrees()
@@ -213,3 +220,28 @@ def test_lock_of_a_commit_or_repository_that_is_gone_has_no_package(world: World
     lost = pin(world.first, held=True, package="db")
     assert world.trees(locks=[lost]).trees == {}
     assert world.trees(locks=[lost]).times.keys() == {world.first}
+
+
+def test_lock_that_names_the_object_of_a_tag_names_its_commit_wherever_that_tag_is() -> None:
+    tag, lost, commit = (Oid(digit * 40) for digit in "abc")
+
+    def package(path: str, at: Oid, draft: Oid | None = None) -> PackageState:
+        locked = [
+            KptfileHeader(upstream_lock=GitUpstream("up", "web", "v1", oid)) for oid in (at, draft or at)
+        ]
+        drafts = (a_draft(path=path, header=locked[1]),) if draft else ()
+        return a_package(path, main_tree=Oid("d" * 40), main_header=locked[0], drafts=drafts)
+
+    packages = {"a": package("a", tag), "b": package("b", commit, tag), "c": package("c", lost)}
+    problem = Problem(Location("gone.yaml"), Reason.REPOSITORY_UNAVAILABLE, "")
+    views = [repository("up"), repository("edge", packages=packages), repository("gone", problem=problem)]
+    tags = {views[0].remote: {tag: commit}, views[1].remote: {}}
+    mirrors = SimpleNamespace(open=lambda remote: SimpleNamespace(tag_commits=lambda: tags[remote]))
+
+    found = with_commits_of_tags({view.key: view for view in views}, cast("Any", mirrors))
+
+    read = found[views[1].key].packages
+    locks = {path: p.main_header.upstream_lock.commit for path, p in read.items()}  # type: ignore[union-attr]
+    assert locks == {"a": commit, "b": commit, "c": lost}
+    assert [draft.header.upstream_lock.commit for draft in read["b"].drafts] == [commit]  # type: ignore[union-attr]
+    assert found[views[0].key] is views[0]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from reconciler.inventory.inventory import PullState
 from reconciler.plan.changes import Op, Plan
 from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Gates, Wave
@@ -193,6 +194,15 @@ def test_a_closed_pull_request_fails_its_wave(world: RolloutWorld) -> None:
     world.close("a1", ref.removeprefix("refs/heads/"))
 
     assert messages(world.run())[0] == "1 failed (a1/web: pull request 2 was closed)"
+
+
+def test_an_open_pull_request_counts_before_a_closed_one_whatever_their_numbers(world: RolloutWorld) -> None:
+    world.run()
+    repository = world.repositories["a1"]
+    (pull,) = (pull for pull in repository.pulls if pull.state is PullState.OPEN)
+    repository.pulls.append(replace(pull, state=PullState.CLOSED, number=99))
+
+    assert "failed" not in messages(world.run())[0]
 
 
 def test_a_reverted_package_fails_its_wave(world: RolloutWorld) -> None:
