@@ -93,5 +93,6 @@ def test_one_bug_in_many_units_is_one_traceback_with_a_count(capsys: pytest.Capt
     assert "edge/p0: KeyError" in err
     assert "999" in summary
     assert (is_printed_twice, logging.getLogger(LOGGER).propagate) == (False, True)
+    assert log not in logging.getLogger(LOGGER).handlers
     assert summary.count("\n  python ") == 1
     assert "not installed" not in summary

@@ -122,6 +122,20 @@ def needing(name: str, version: str, repository: str) -> str:
     return f'dependencies:\n- {{name: {name}, version: "{version}", repository: "{repository}"}}\n'
 
 
+def test_addresses_that_a_chart_of_ones_own_names_may_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Policy, *named: str) -> None:
+        raise RefusedError(" ".join(named))
+
+    addresses = ("https://h/stable", "file://../base", "oci://r.io/charts", "")
+    needs = "".join(f'- {{name: n{n}, version: "1", repository: "{a}"}}\n' for n, a in enumerate(addresses))
+    monkeypatch.setattr("reconciler.run.from_chart._open_client", refuse)
+
+    with pytest.raises(RefusedError, match=r"^https://h/stable https://r.io/charts$"):
+        vendored(tmp_path / "web", f"{METADATA}dependencies:\n{needs}")
+
+
 def test_dependencies_beside_a_chart_are_brought_with_their_own(tmp_path: Path) -> None:
     chart(tmp_path / "base", "name: base\nversion: 2.0.0\ntype: library\n")
     chart(tmp_path / "db", "name: db\nversion: 1.0.0\n" + needing("base", "2", "file://../base"), x="")
