@@ -18,6 +18,7 @@ from reconciler.git.command import run_git
 from reconciler.git.push import check_push
 from reconciler.git.urls import local_path
 from reconciler.inventory.inventory import Inventory, RepositoryView
+from reconciler.names.ids import ObjectName
 from reconciler.names.refs import HEADS
 from reconciler.policy import ForgeKind, Policy, find_rule
 from reconciler.read.forges import commit_signing, find_credentials
@@ -230,7 +231,7 @@ def _repository(url: str, inputs: RunInputs) -> Iterable[Diagnosis]:
         *(finding for view in views for finding in _branches(view)),
         *(finding for view in views for finding in _directory(view)),
         *_tags(view),
-        *_rights(view, inputs),
+        *_rights(views, inputs),
         *_forge(view, inventory),
     ]
 
@@ -275,13 +276,14 @@ def _tags(view: RepositoryView) -> Iterator[Diagnosis]:
         yield Diagnosis("tags", view.remote)
 
 
-def _rights(view: RepositoryView, inputs: RunInputs) -> Iterator[Diagnosis]:
+def _rights(views: Iterable[RepositoryView], inputs: RunInputs) -> Iterator[Diagnosis]:
     """Check that this run may push, where packages are written; only reading is needed elsewhere."""
     inventory = inputs.inventory
-    targets = {variant.manifest.spec.downstream for variant in inventory.variants}
-    names = {(target.repo if target else "") for target in targets}
-    is_target = bool(inventory.sets) or view.key.name in names
-    if not is_target or view.head is None:
+    wanted = ((variant.key.namespace, variant.manifest.spec.downstream) for variant in inventory.variants)
+    targets = {ObjectName(namespace, (target and target.repo) or "") for namespace, target in wanted}
+    written = (view for view in views if view.head is not None and (inventory.sets or view.key in targets))
+    view = next(written, None)
+    if view is None or view.head is None:
         return
     why = check_push(inputs.mirrors.open(view.remote), f"{HEADS}{view.branch}", view.head.oid)
     if why:

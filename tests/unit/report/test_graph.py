@@ -8,6 +8,7 @@ from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
 from reconciler.dependencies.model.instances import OwnershipEntry
+from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.report.locks import Edge, GraphNode, Group, dependency_graph, find_path, highlight, text_tree
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
 from tests.support.values import replace
@@ -64,16 +65,12 @@ def test_package_has_several_names_and_that_of_its_kind(name: str, end: str) -> 
 
 
 def test_shortest_way_is_shown_to_packages_of_one_name() -> None:
-    shop = ("Shop.x.io",)
-    nodes = (
-        GraphNode("far", "far", owns=shop),
-        GraphNode("via", "via"),
-        GraphNode("near", "near", owns=shop),
-    )
+    far, near = (PackageId(Ecosystem.XPKG, f"{host}/acme/shop") for host in ("x.io", "y.io"))
+    nodes = (GraphNode("far", "", package=far), GraphNode("via", ""), GraphNode("near", "", package=near))
     edges = (Edge("m", "via"), Edge("via", "far"), Edge("m", "near"))
     group = Group("dev", (GraphNode("m", "manifest m", is_root=True), *nodes), edges)
 
-    (shown,) = highlight([group], "Shop.x.io")
+    (shown,) = highlight([group], "shop")
 
     assert ([node.key for node in shown.nodes], shown.edges) == (["m", "near"], (Edge("m", "near"),))
 
