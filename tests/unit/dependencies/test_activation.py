@@ -60,20 +60,6 @@ def test_an_automatic_update_switches_in_one_step() -> None:
     assert told(run(asks(1), asks(2))) == ["1 v1", "2 v2*"]
 
 
-def test_two_active_revisions_are_an_error_and_the_one_that_runs_stays() -> None:
-    before = run(asks(1), asks(2))
-
-    proposal = propose_activation(
-        replace(asks(2, activations=(activation(1), activation(2))), history=before)
-    )
-
-    assert [one.name for one in proposal.conflicting] == [activation(1).name, activation(2).name]
-    assert apply_proposal(proposal) == before
-    newer = run(asks(3, limit=9), start=before)
-    stopped = (activation(1), activation(2), activation(3, active=False))
-    assert run(asks(3, activations=stopped, limit=9), start=newer) == newer
-
-
 def test_a_person_may_hold_an_automatic_package_at_an_older_revision() -> None:
     before = run(asks(1), asks(2))
     held = asks(2, activations=(activation(1),))

@@ -195,19 +195,6 @@ def test_version_of_a_required_bundle_is_a_range_or_its_tag(item: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("fields", "wired"),
-    [
-        ({"parameters": {"a": "x.outputs.y"}}, True),
-        ({"credentials": {"a": "${bundle.dependencies.log}"}}, True),
-        ({"parameters": {"a": "plain"}, "credentials": {"b": "plain"}}, False),
-        ({}, False),
-    ],
-)
-def test_requirement_is_wired_if_it_takes_what_another_one_gives(fields: dict[str, Any], wired: bool) -> None:
-    assert required({"name": "db", "reference": "acme/db", **fields}).wired is wired
-
-
-@pytest.mark.parametrize(
     ("fields", "needed"),
     [
         ({}, True),

@@ -11,20 +11,17 @@ from reconciler.dependencies.model.cluster import (
     render_parameter,
 )
 from reconciler.dependencies.model.packages import (
-    Candidate,
     Dialect,
     Ecosystem,
     Interface,
     InterfaceNeed,
     PackageId,
-    VersionRange,
     version_range,
 )
 from reconciler.dependencies.versions import parse_loose, parse_strict
 from reconciler.names.problems import Problem
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
-ANY, RANGE = VersionRange(Dialect.CARVEL), version_range(Dialect.CARVEL, ">=1.0.0")
 
 
 def test_range_of_releases_admits_no_prerelease_that_it_names() -> None:
@@ -97,20 +94,6 @@ def test_template_with_an_unknown_variable_is_no_value(text: str) -> None:
 
 
 # Catalogues
-
-
-def test_catalogue_sorts_versions_and_drops_the_greater_of_two_alike() -> None:
-    low, high = Candidate(DB, parse_strict("1.9.0")), Candidate(DB, parse_strict("1.10.0"))
-    first, second = (
-        Candidate(DB, parse_strict("1.9.0"), source=source, digest=digest)
-        for source, digest in (("a", "2"), ("b", "1"))
-    )
-
-    assert build_catalogue([high, low]).packages == build_catalogue([low, high]).packages == {DB: (low, high)}
-    assert build_catalogue([second, first]).candidates(DB) == (first,)
-    assert build_catalogue([low]).candidates(PackageId(Ecosystem.KPT, "db.io")) == ()
-    assert build_catalogue([low, high]).places(DB, RANGE) == {0, 1}
-    assert build_catalogue([low, high]).places(DB, version_range(Dialect.CARVEL, "1.10.0")) == {1}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.dependencies.model.packages import Dialect, VersionRange, version_range
+from reconciler.dependencies.model.packages import Dialect, version_range
 from reconciler.dependencies.versions import (
     Grammar,
-    Prereleases,
     VersionError,
     lint_constraint,
     only_prereleases,
@@ -17,7 +16,6 @@ from reconciler.dependencies.versions import (
     parse_constraint,
     parse_loose,
     parse_masterminds,
-    parse_relaxed,
     parse_strict,
 )
 
@@ -79,18 +77,6 @@ def test_an_x_in_a_prerelease_is_no_wildcard() -> None:
 
     assert fixed.allows(parse_strict("1.2.3-experimental"))
     assert not fixed.allows(parse_strict("1.2.3"))
-
-
-def test_exactly_one_prerelease_needs_no_permission() -> None:
-    def carvel(text: str, prereleases: Prereleases = None) -> VersionRange:
-        return version_range(Dialect.CARVEL, text, prereleases=prereleases)
-
-    candidate = parse_relaxed("v3.0.0-rc.1")
-
-    assert carvel("3.0.0-rc.1").allows(candidate)
-    assert not carvel(">=3.0.0-rc.1").allows(candidate)
-    assert carvel(">=3.0.0-rc.1", ()).allows(candidate)
-    assert not carvel(">=3.0.0-rc.1", ("beta",)).allows(candidate)
 
 
 def test_only_prereleases_match() -> None:
