@@ -279,8 +279,10 @@ def _tags(view: RepositoryView) -> Iterator[Diagnosis]:
 def _rights(views: Iterable[RepositoryView], inputs: RunInputs) -> Iterator[Diagnosis]:
     """Check that this run may push, where packages are written; only reading is needed elsewhere."""
     inventory = inputs.inventory
-    wanted = ((variant.key.namespace, variant.manifest.spec.downstream) for variant in inventory.variants)
-    targets = {ObjectName(namespace, (target and target.repo) or "") for namespace, target in wanted}
+    downstreams = (
+        (variant.key.namespace, variant.manifest.spec.downstream) for variant in inventory.variants
+    )
+    targets = {ObjectName(namespace, (target and target.repo) or "") for namespace, target in downstreams}
     written = (view for view in views if view.head is not None and (inventory.sets or view.key in targets))
     view = next(written, None)
     if view is None or view.head is None:
