@@ -25,7 +25,7 @@ from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import HOUR, MINUTE, Simulator, most_in_a_window, serving
 from tests.support.forges.world import VARIABLE
 from tests.support.git import Repo, kptfile, make_repository
-from tests.support.small_world import package_set, repository
+from tests.support.small_world import CONFIGURATION, package_set, repository
 
 pytestmark = pytest.mark.slow
 
@@ -35,12 +35,7 @@ DRAFTS = REPOSITORIES * PACKAGES
 PER_MINUTE = 80 * REPOSITORIES // 100
 PER_HOUR = 500 * REPOSITORIES // 100
 REQUESTS_PER_HOUR = 5000 * REPOSITORIES // 100
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {{name: fleet}}
-spec:
-  manifests: [manifests]
+SERVED = """\
   forges:
   - {{prefix: {address}/acme, type: github, api: {api}}}
   credentials:
@@ -64,7 +59,7 @@ class Fleet:
     targets: str
 
     def configure(self, wait: int) -> None:
-        text = CONFIGURATION.format(
+        text = CONFIGURATION + SERVED.format(
             address=self.simulator.address,
             api=self.simulator.api,
             variable=VARIABLE,

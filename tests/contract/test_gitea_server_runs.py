@@ -9,19 +9,14 @@ from reconciler.base.errors import Exit
 from reconciler.cli.main import invoke
 from tests.support.forges.gitea_api import GiteaServer, HostedRepository
 from tests.support.git import Repo, make_repository
-from tests.support.small_world import blueprint, manifest, repository, variant
+from tests.support.small_world import CONFIGURATION, blueprint, manifest, repository, variant
 
 pytestmark = pytest.mark.slow
 
 VARIABLE = "RECONCILER_TEST_TOKEN"
 PACKAGES = ("db", "web")
 HEADS = [f"drafts/{package}/packagevariant-1" for package in PACKAGES]
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {{name: fleet}}
-spec:
-  manifests: [manifests]
+SERVED = """\
   forges:
   - {{prefix: {prefix}, type: gitea, api: {url}/api/v1}}
   credentials:
@@ -58,7 +53,9 @@ class Fleet:
         return repository(name).replace(f"../{name}.git", str(address))
 
     def _configuration(self, more: str) -> str:
-        return CONFIGURATION.format(prefix=self.prefix, url=self.server.url, variable=VARIABLE, more=more)
+        return CONFIGURATION + SERVED.format(
+            prefix=self.prefix, url=self.server.url, variable=VARIABLE, more=more
+        )
 
     def change(self, files: dict[str, str]) -> None:
         """Commit to the control repository as a person does."""

@@ -14,17 +14,10 @@ import pytest
 
 from reconciler.base.errors import Exit
 from reconciler.git.working_copy import NewCommit, create_bare
+from tests.support.small_world import CONFIGURATION
 from tests.support.world import EPOCH, World
 
 KPTFILE = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: {}\n"
-CONFIG = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests: [manifests]
-"""
 REPOSITORY = """\
 ---
 apiVersion: config.porch.kpt.dev/v1alpha1
@@ -100,7 +93,7 @@ spec:
 """
 NAMES = ("blueprints", "edge-a", "edge-b")
 CONTROL = {
-    "reconciler.yaml": CONFIG,
+    "reconciler.yaml": CONFIGURATION,
     "manifests/repositories.yaml": "".join(
         REPOSITORY.format(name=name, deployment=str(name != "blueprints").lower()) for name in NAMES
     ),
@@ -369,7 +362,7 @@ def test_a_manifest_that_is_gone_deletes_what_it_owned(copy: Copy) -> None:
 
 
 def test_a_file_that_is_read_no_more_is_not_gone(copy: Copy) -> None:
-    code, planned = plan(copy({"reconciler.yaml": CONFIG.replace("[manifests]", "[manifest]")}))
+    code, planned = plan(copy({"reconciler.yaml": CONFIGURATION.replace("[manifests]", "[manifest]")}))
 
     assert code == Exit.INVALID_INPUT
     assert "delete" not in ops(planned).values()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.charts import needs_helm
-from tests.support.small_world import write_fleet
+from tests.support.small_world import CONFIGURATION, write_fleet
 from tests.support.world import World, git, refs
 
 pytestmark = [needs_helm, pytest.mark.slow]
@@ -109,12 +109,7 @@ spec:
           configMapExprs:
           - {key: replicas, valueExpr: "repository.labels.tier == 'canary' ? '1' : '3'"}
 """
-CONTROL = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec:
-  manifests: [manifests]
+WAVES = """\
   rollouts:
   - waves:
     - {name: canary, selector: {matchLabels: {tier: canary}}}
@@ -175,7 +170,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         )
     revisions = [VERSIONS[0], *({**dict.fromkeys(a.keys() - b.keys()), **b} for a, b in pairwise(VERSIONS))]
     root = tmp_path_factory.mktemp("charts")
-    return write_fleet(root, "web", revisions, EDGES, control, configuration=CONTROL)
+    return write_fleet(root, "web", revisions, EDGES, control, configuration=CONFIGURATION + WAVES)
 
 
 BY_NAME = tuple(f"{edge}/web" for edge in EDGES)

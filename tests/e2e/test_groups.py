@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.base.errors import Exit
 from tests.support.git import BOT, Repo, kptfile
-from tests.support.small_world import app, repository, write_fleet
+from tests.support.small_world import CONFIGURATION, app, repository, write_fleet
 from tests.support.world import Said, World
 
 pytestmark = pytest.mark.slow
@@ -19,14 +19,7 @@ pytestmark = pytest.mark.slow
 BRANCH = "reconciler/fleet/group/repository/default/edge/1"
 FILES = ("Kptfile", "app.yaml", "package-context.yaml")
 NEXT = "reconciler/fleet/group/repository/default/edge/2"
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {{name: fleet}}
-spec:
-  manifests: [manifests]
-  pullRequests: {{groupBy: {group_by}}}
-"""
+GROUPED = CONFIGURATION + "  pullRequests: {{groupBy: {group_by}}}\n"
 VARIANT = """\
 apiVersion: config.porch.kpt.dev/v1alpha1
 kind: PackageVariant
@@ -93,7 +86,7 @@ def make_fleet(root: Path, count: int = 3, *, group_by: str = "repository", depl
     names = [f"p{number:02}" for number in range(count)]
     revisions = [{"Kptfile": kptfile("web"), "app.yaml": app("web", number)} for number in (1, 2, 3)]
     edge = repository("edge").replace("deployment: true", f"deployment: {str(deployment).lower()}")
-    configuration = CONFIGURATION.format(group_by=group_by)
+    configuration = GROUPED.format(group_by=group_by)
     files = {"manifests/edge.yaml": edge}
     fleet = Fleet(write_fleet(root, "web", revisions, ["edge"], files, configuration=configuration), names)
     fleet.want(names, revision=1)
@@ -162,7 +155,7 @@ def test_every_package_of_a_merged_group_is_tagged(fleet: Fleet, how: str) -> No
 
 
 def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_packages(fleet: Fleet) -> None:
-    never = CONFIGURATION.format(group_by="repository, schedule: ['0 3 29 2 *']")
+    never = GROUPED.format(group_by="repository, schedule: ['0 3 29 2 *']")
     fleet.control.commit({"reconciler.yaml": never})
     fleet.world.run("apply")
     before = fleet.world.all_refs()
@@ -180,7 +173,7 @@ def test_a_group_without_a_pull_request_is_approved_by_the_names_of_all_its_pack
 
 
 def test_a_package_shares_its_draft_with_the_others_whatever_its_name_is_spelled_like(fleet: Fleet) -> None:
-    never = CONFIGURATION.format(group_by="repository, schedule: ['0 3 29 2 *']")
+    never = GROUPED.format(group_by="repository, schedule: ['0 3 29 2 *']")
     below = repository("edge").replace("branch: main", "branch: main\n    directory: packages")
     fleet.control.commit({"reconciler.yaml": never, "manifests/edge.yaml": below})
     fleet.world.run("apply")
@@ -269,7 +262,7 @@ def test_twenty_packages_are_tagged_three_a_push_while_their_next_group_is_writt
 
 # Groups and what nobody wants any more, under every grouping
 
-AUTO = CONFIGURATION + "  approval: {{auto: [{{}}]}}\n"
+AUTO = GROUPED + "  approval: {{auto: [{{}}]}}\n"
 
 
 def make_published(root: Path, group_by: str) -> Fleet:

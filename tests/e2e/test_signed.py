@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.git import Repo, make_repository
 from tests.support.signing import Key, make_key, verify
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.small_world import CONFIGURATION, manifest, repository, variant, write_world
 from tests.support.world import World, git, refs
 
 OURS = "package-reconciler@reconciler.dev"
@@ -25,15 +25,7 @@ def settings_of(key: Key) -> str:
 
 def make(root: Path, settings: str) -> World:
     """Make a world of two downstreams, one of them still without a branch."""
-    config = f"""\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests: [manifests]
-  commits: {{{settings}}}
-"""
+    config = f"{CONFIGURATION}  commits: {{{settings}}}\n"
     asking = repository(EMPTY) + "    createBranch: true\n"
     more = {"reconciler.yaml": config, f"manifests/repositories/{EMPTY}.yaml": asking}
     write_world(root, ("edge-1", EMPTY), more=more)

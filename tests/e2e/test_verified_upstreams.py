@@ -10,15 +10,10 @@ import pytest
 from reconciler.base.errors import Exit
 from tests.support.git import Repo
 from tests.support.signing import Key, make_key, signing_options
-from tests.support.small_world import manifest, repository, variant, write_world
+from tests.support.small_world import CONFIGURATION, manifest, repository, variant, write_world
 from tests.support.world import World, git
 
-CONFIGURATION = """\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {{name: fleet}}
-spec:
-  manifests: [manifests]
+VERIFIED = """\
   verify:
   - prefix: {prefix}
     sshKeys: ["{key}"]
@@ -32,7 +27,7 @@ def key(tmp_path: Path) -> Key:
 
 def require_signatures(world: World, key: Key, prefix: str = "") -> None:
     public = key.private.with_suffix(".pub").read_text().strip()
-    text = CONFIGURATION.format(prefix=prefix or world.root / "blueprints.git", key=public)
+    text = CONFIGURATION + VERIFIED.format(prefix=prefix or world.root / "blueprints.git", key=public)
     Repo(world.control).commit({"reconciler.yaml": text})
 
 

@@ -14,6 +14,7 @@ from reconciler.git.working_copy import NewCommit, create_bare
 from tests.faults.world import PROJECT
 from tests.support.git import EPOCH, Repo
 from tests.support.notes import note
+from tests.support.small_world import CONFIGURATION
 
 pytestmark = pytest.mark.slow
 
@@ -24,11 +25,6 @@ STATE = "refs/heads/reconciler/fleet/state"
 LOCK = "locks/dev.json"
 PACKAGES = ("cache.io", "db.io")
 
-CONFIGURATION = """apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata: {name: fleet}
-spec: {manifests: [manifests]}
-"""
 SHOP = """apiVersion: packaging.carvel.dev/v1alpha1
 kind: PackageInstall
 metadata: {name: shop, namespace: shop}

@@ -20,7 +20,7 @@ from reconciler.run.plan import PlannedRun, RunOptions, plan_run
 from tests.support.forges.bench import make_simulator
 from tests.support.forges.server import Pull, Simulator, serving
 from tests.support.git import Repo, make_repository
-from tests.support.small_world import blueprint, manifest, repository, variant
+from tests.support.small_world import CONFIGURATION, blueprint, manifest, repository, variant
 
 ORGANISATION = "acme"
 VARIABLE = "RECONCILER_TEST_TOKEN"
@@ -164,14 +164,7 @@ def _control(
 
 
 def _configuration(kind: str, simulator: Simulator, more: str) -> str:
-    return f"""\
-apiVersion: reconciler.dev/v1alpha1
-kind: Reconciler
-metadata:
-  name: fleet
-spec:
-  manifests:
-  - manifests
+    return f"""{CONFIGURATION}\
   forges:
   - prefix: {simulator.address}/{ORGANISATION}
     type: {kind}
