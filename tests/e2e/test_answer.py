@@ -100,8 +100,7 @@ def test_a_draft_that_moves_while_it_is_answered_is_left_as_it_is(world: World) 
 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_the_values_of_a_secret_are_not_printed(tmp_path: Path, output: str) -> None:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", (EDGE,))
 
     def publish(revision: int, side: str) -> int:
         with world.edit("blueprints", side) as copy:

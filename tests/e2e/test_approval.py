@@ -14,10 +14,9 @@ EDGE = ("edge-1",)
 
 
 def make_world(root: Path, rule: str) -> World:
-    write_world(
+    return write_world(
         root, EDGE, more={"reconciler.yaml": f"{CONFIGURATION}  approval:\n    auto:\n    - {rule}\n"}
     )
-    return World(root)
 
 
 def edge(world: World) -> Repo:
@@ -129,8 +128,7 @@ def test_plan_tells_that_the_local_forge_merges_no_file_beside_packages(tmp_path
 
 
 def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", EDGE)
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", EDGE)
     world.run("apply")
     text = git(world.control, "show", "main:reconciler.yaml").replace("fleet", "other")
     gone = {manifest("edge-1", package): None for package in ("web", "db")}
@@ -149,8 +147,7 @@ def test_everything_is_what_this_instance_owns(tmp_path: Path) -> None:
 def test_repositories_are_pushed_to_side_by_side(tmp_path: Path) -> None:
     """A server that waits for the others keeps none of them waiting; results keep their order."""
     clusters = ("edge-1", "edge-2", "edge-3")
-    write_world(tmp_path / "w", clusters)
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", clusters)
     world.run("apply")
     for name in clusters:
         hook = world.root / f"{name}.git/hooks/pre-receive"

@@ -30,9 +30,7 @@ SECONDS = 20.0
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(tmp_path / "world")
-    write_world(world.root, EDGES)
-    return world
+    return write_world(tmp_path / "world", EDGES)
 
 
 def pipe(path: Path) -> Path:

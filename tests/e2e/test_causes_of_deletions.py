@@ -79,8 +79,7 @@ def test_last_word_about_a_manifest_that_went_is_in_git(tmp_path: Path, *, is_se
 
 
 def test_set_that_says_orphan_keeps_what_it_loses_in_the_same_commit(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     commit(
         world, {"manifests/set.yaml": f"{SET}  - repositories: [{{name: edge-1, packageNames: [a, b]}}]\n"}
     )

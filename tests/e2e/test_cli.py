@@ -20,8 +20,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w")
-    return World(tmp_path / "w")
+    return write_world(tmp_path / "w")
 
 
 def process(*line: str, cwd: Path = PROJECT, **environment: str) -> subprocess.CompletedProcess[str]:

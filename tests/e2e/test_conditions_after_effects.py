@@ -19,8 +19,7 @@ DECLINES = "#!/bin/sh\necho 'drafts are frozen until Monday' >&2\nexit 1\n"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", ("edge-1",))
-    return World(tmp_path / "w")
+    return write_world(tmp_path / "w", ("edge-1",))
 
 
 def decline_pushes(repository: Path) -> Path:

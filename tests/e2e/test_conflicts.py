@@ -35,8 +35,7 @@ def world() -> World:
 
 
 def make_conflicts(root: Path) -> World:
-    write_world(root, (EDGE,))
-    world = World(root)
+    world = write_world(root, (EDGE,))
     release(world, 3, "old")
     world.run("apply", "--quiet")
     assert world.run("approve", NAME).code == 0
@@ -224,8 +223,7 @@ UNREADABLE: dict[str, Callable[[str], bytes]] = {
 def test_conflict_of_a_file_that_people_cannot_read_is_its_sizes(
     tmp_path: Path, make: Callable[[str], bytes]
 ) -> None:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", (EDGE,))
 
     def write_file(repository: str, side: str, mode: int = 0o644) -> None:
         with world.edit(repository, side) as copy:
@@ -284,8 +282,7 @@ def waiting_world() -> World:
 
 
 def make_waiting(root: Path) -> World:
-    write_world(root, (EDGE,))
-    world = World(root)
+    world = write_world(root, (EDGE,))
 
     def ask(revision: int, side: str) -> int:
         with world.edit("blueprints", f"web v{revision}") as copy:

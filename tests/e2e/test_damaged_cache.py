@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.http_git import serve
 from tests.support.small_world import manifest, variant, write_world
-from tests.support.world import World, git, run_line
+from tests.support.world import git, run_line
 
 pytestmark = pytest.mark.slow
 
@@ -33,8 +33,7 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    world = World(tmp_path_factory.mktemp("damage") / "world")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path_factory.mktemp("damage") / "world", ("edge-1",))
     world.publish()
     with world.edit("control", "Move web to v2") as copy:
         (copy / manifest("edge-1", "web")).write_text(variant("edge-1", "web", revision=2))
@@ -71,8 +70,7 @@ def test_run_with_a_damaged_cache_plans_as_with_a_whole_one(
 
 def test_apply_with_damaged_stores_of_new_objects_ends_well(tmp_path: Path) -> None:
     """A local repository is read in place; the cache holds only the objects that a run made."""
-    world = World(tmp_path / "world")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path / "world", ("edge-1",))
     assert world.run("apply").code == 0
     for path in (world.root / "cache").rglob("*"):
         if path.is_file():

@@ -91,8 +91,7 @@ def test_damaged_pin_keeps_a_held_upstream_where_it_is(tmp_path: Path, how: str)
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_damaged_record_of_a_variant_keeps_what_people_rejected(tmp_path: Path, how: str) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     world.run("apply")
     world.run("approve", "edge-1/web")
     commit(world, {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})

@@ -15,8 +15,7 @@ from tests.support.world import World, git
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet with two published packages: one gets another revision, the other is deleted."""
-    world = World(tmp_path_factory.mktemp("w") / "w")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path_factory.mktemp("w") / "w", ("edge-1",))
     world.publish()
     control = Repo(world.control, time=world.clock + 60)
     control.commit({manifest("edge-1", "web"): variant("edge-1", "web", revision=2)})

@@ -19,8 +19,7 @@ CREDENTIALS = "  credentials:\n  - prefix: https://git.example.com\n    {}\n"
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> World:
     root = tmp_path_factory.mktemp("doctor") / "w"
-    write_world(root, ("edge-1",))
-    return World(root)
+    return write_world(root, ("edge-1",))
 
 
 def configure(world: World, text: str) -> None:

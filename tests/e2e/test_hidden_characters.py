@@ -63,8 +63,7 @@ def spell(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World(tmp_path_factory.mktemp("hidden") / "w")
-    write_world(world.root, (EDGE,))
+    world = write_world(tmp_path_factory.mktemp("hidden") / "w", (EDGE,))
     world.run("apply", "--quiet")
     world.run("approve", NAME)
     spell(world)

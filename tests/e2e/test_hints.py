@@ -197,8 +197,7 @@ SITUATIONS: dict[str, tuple[Does, ...]] = {
 
 
 def world_of(situation: str, root: Path) -> World:
-    write_world(root, ("edge-1",))
-    world = World(root)
+    world = write_world(root, ("edge-1",))
     for act in SITUATIONS[situation]:
         act(world)
     return world
@@ -306,8 +305,7 @@ def test_a_command_that_an_output_names_runs(situation: str, tmp_path: Path) -> 
 
 
 def test_merged_pull_request_has_nothing_left_to_approve(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     for act in PUBLISHED:
         act(world)
     before = world.all_refs()

@@ -16,8 +16,7 @@ HEAD = "drafts/web/packagevariant-2"
 @pytest.fixture(scope="module")
 def drafted(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two packages with an open draft of their second revision, and manifests that ask for more."""
-    world = World(tmp_path_factory.mktemp("records") / "world")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path_factory.mktemp("records") / "world", ("edge-1",))
     world.publish()
     for number in ("1", "2"):
         with world.edit("control", f"Label {number}") as copy:

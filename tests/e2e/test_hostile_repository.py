@@ -21,8 +21,7 @@ UNFORESEEN = 1
 @pytest.fixture(scope="module")
 def settled(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet whose packages are published, and whose manifests then ask for the next revision."""
-    world = World(tmp_path_factory.mktemp("hostile") / "world")
-    write_world(world.root)
+    world = write_world(tmp_path_factory.mktemp("hostile") / "world")
     world.publish()
     with world.edit("control", "Move web to v2") as copy:
         for edge in ("edge-1", *BYSTANDERS):

@@ -15,8 +15,7 @@ from tests.support.world import World
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet with four published packages: two get another revision, one is deleted."""
-    world = World(tmp_path_factory.mktemp("w") / "w")
-    write_world(world.root, ("edge-1", "edge-2"))
+    world = write_world(tmp_path_factory.mktemp("w") / "w", ("edge-1", "edge-2"))
     world.publish()
     control = Repo(world.control, time=world.clock + 60)
     control.commit({manifest(edge, "web"): variant(edge, "web", revision=2) for edge in ("edge-1", "edge-2")})
@@ -71,8 +70,7 @@ def test_page_of_a_check_has_what_merging_changes_first(world: World, tmp_path: 
 
 def test_conflict_has_every_side_and_what_set_the_local_value(tmp_path: Path) -> None:
     root = tmp_path / "conflict"
-    write_world(root, ("edge-1",))
-    world = World(root)
+    world = write_world(root, ("edge-1",))
     world.publish()
     with world.edit("edge-1", "Hotfix for the sale") as copy:
         path = copy / "web/app.yaml"

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(tmp_path / "world")
-    write_world(world.root, ("edge-1", "edge-2"))
-    return world
+    return write_world(tmp_path / "world", ("edge-1", "edge-2"))
 
 
 def limited(limit: str, command: str, control: str, cache: Path) -> subprocess.CompletedProcess[str]:

@@ -13,8 +13,7 @@ OURS = "package-reconciler@reconciler.dev"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", EDGES[:1])
-    return World(tmp_path / "w")
+    return write_world(tmp_path / "w", EDGES[:1])
 
 
 def upgraded(world: World) -> Path:

@@ -30,8 +30,7 @@ def config(value: str, note: str = "") -> str:
 
 def conflicting(root: Path, level: str, choice: str, *, group: bool) -> World:
     """Return a world in which both sides changed one file, and a policy decides."""
-    write_world(root, (EDGE,))
-    world = World(root)
+    world = write_world(root, (EDGE,))
     note = choice if level == "resource" else ""
     setting = "".join(
         [

@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.git import Repo
 from tests.support.small_world import manifest, package_set, variant, write_world
-from tests.support.world import World
 
 WEB = manifest("edge-1", "web")
 SET = package_set("web", "{repositories: [{name: edge-1}], template: {deletionPolicy: orphan}}")
@@ -15,8 +14,7 @@ SET = package_set("web", "{repositories: [{name: edge-1}], template: {deletionPo
 
 @pytest.mark.parametrize("text", [variant("edge-1", "web") + "  deletionPolicy: orphan\n", SET])
 def test_first_draft_that_nobody_asks_for_keeps_its_title_and_is_listed(tmp_path: Path, text: str) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     control = Repo(world.control, time=1_767_300_000)
     control.commit({WEB: text, manifest("edge-1", "db"): None})
     assert world.run("apply").code == 0
@@ -48,8 +46,7 @@ def test_first_draft_that_nobody_asks_for_keeps_its_title_and_is_listed(tmp_path
 
 
 def test_first_draft_that_people_merge_nevertheless_is_let_go_of(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     control = Repo(world.control, time=1_767_300_000)
     control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
     world.run("apply")
@@ -63,8 +60,7 @@ def test_first_draft_that_people_merge_nevertheless_is_let_go_of(tmp_path: Path)
 
 @pytest.mark.parametrize("policy", ["adoptNone", "adoptExisting"])
 def test_package_whose_release_is_open_is_taken_by_nobody(tmp_path: Path, policy: str) -> None:
-    write_world(tmp_path / "w", ("edge-1",))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",))
     control = Repo(world.control, time=1_767_300_000)
     control.commit({WEB: variant("edge-1", "web") + "  deletionPolicy: orphan\n"})
     world.publish()

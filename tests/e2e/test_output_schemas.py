@@ -33,8 +33,7 @@ def test_every_json_output_has_a_schema() -> None:
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet with an approved package, an open pull request, a change and a broken manifest."""
     root = tmp_path_factory.mktemp("w") / "w"
-    write_world(root, ("edge-1",))
-    world = World(root)
+    world = write_world(root, ("edge-1",))
     world.run("apply")
     world.run("approve", "edge-1/web")
     control = Repo(world.control, time=world.clock + 60)

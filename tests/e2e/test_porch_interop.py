@@ -21,8 +21,7 @@ PROPOSED = f"{HEADS}proposed/web/packagevariant-1"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", (EDGE,))
     assert world.run("apply", "--quiet").code == 0
     return world
 

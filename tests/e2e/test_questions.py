@@ -15,8 +15,7 @@ from tests.support.world import World
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A fleet: edge-1/web has v1 and a draft of v2, edge-1/db was rejected, edge-2 is pending and stalled."""
-    world = World(tmp_path_factory.mktemp("w") / "w")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path_factory.mktemp("w") / "w", ("edge-1",))
     world.run("apply")
     world.run("approve", "edge-1/web")
     world.run("pr", "close", "edge-1/db")
@@ -57,8 +56,7 @@ def test_history_has_drafts_and_revisions_with_their_differences(
 
 
 def test_fault_of_a_set_is_an_obstacle_of_its_packages(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1",), more={"manifests/set.yaml": SITE})
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1",), more={"manifests/set.yaml": SITE})
     world.run("apply")
     control = Repo(world.control, time=world.clock + 60)
     control.commit({"manifests/set.yaml": SITE.replace("package: web", "package: wbe")})

@@ -13,8 +13,7 @@ def make(root: Path, *, deployment: bool = True) -> World:
     registered = {f"manifests/repositories/{EDGE}.yaml": repository(EDGE)}
     if not deployment:
         registered = {path: text.replace("true", "false") for path, text in registered.items()}
-    write_world(root, (EDGE,), more=registered)
-    return World(root)
+    return write_world(root, (EDGE,), more=registered)
 
 
 def test_gate_with_a_name_like_functions_lets_its_draft_be_updated(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ def world() -> World:
 
 
 def make_secrets(root: Path) -> World:
-    write_world(root, (EDGE,))
-    world = World(root)
+    world = write_world(root, (EDGE,))
     with world.edit("blueprints", "v3") as copy:
         old(copy)
     ask(world, 3)
@@ -202,8 +201,7 @@ IMAGE = "ghcr.io/kptdev/krm-functions-catalog/apply-setters:v0.2.2"
 
 @pytest.mark.parametrize("of", ["package", "another setter", "no setter, beside a large file", "variant"])
 def test_no_output_has_what_functions_that_wait_write_into_a_secret(tmp_path: Path, of: str) -> None:
-    write_world(tmp_path / "w", (EDGE,))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", (EDGE,))
     with world.edit("control", "large packages") as copy, (copy / "reconciler.yaml").open("a") as file:
         file.write("  limits: {packageFileBytes: 33554432, packageBytes: 33554432}\n")
     size, of = (17 << 20, of.partition(",")[0]) if "large" in of else (1, of)

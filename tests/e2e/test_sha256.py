@@ -40,9 +40,7 @@ def convert(path: Path, *, is_empty: bool = False) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    world = World(tmp_path / "world")
-    write_world(world.root)
-    return world
+    return write_world(tmp_path / "world")
 
 
 def has_draft(world: World, edge: str) -> bool:

@@ -15,8 +15,7 @@ ALLOWED = "  snapshot: {repositories: true}\n"
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A world whose repository `edge-2` is registered by the cluster alone."""
-    write_world(tmp_path / "w", ("edge-1", "edge-2"))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1", "edge-2"))
     files = {
         "manifests/repositories/edge-2.yaml": None,
         "snapshot/r.yaml": repository("edge-2"),

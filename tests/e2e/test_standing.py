@@ -130,8 +130,7 @@ READING = {
 def outdated(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """A checkout that two commits left behind: they brought a package, and a draft in review."""
     root = tmp_path_factory.mktemp("outdated") / "w"
-    write_world(root, ("edge-1",))
-    world = World(root)
+    world = write_world(root, ("edge-1",))
     world.publish()
     behind = clone(world)
     bring(world)

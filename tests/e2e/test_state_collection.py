@@ -14,8 +14,7 @@ def files(world: World) -> dict[str, set[str]]:
 
 
 def test_records_of_variants_that_came_and_went_are_collected(tmp_path: Path) -> None:
-    world = World(tmp_path / "world")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path / "world", ("edge-1",))
     world.publish()
     before = files(world)
 

@@ -20,8 +20,7 @@ LATER = 1_767_300_000
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", ("edge-1",))
-    return World(tmp_path / "w")
+    return write_world(tmp_path / "w", ("edge-1",))
 
 
 def change(world: World, files: Mapping[str, str | None]) -> None:

@@ -20,8 +20,7 @@ PLACES = list(product(["aa", "zz"], ["manifests/aa.yaml", "manifests/zz/team.yam
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    write_world(tmp_path / "w", ("edge-1",), more={manifest("edge-1", "db"): ""})
-    return World(tmp_path / "w")
+    return write_world(tmp_path / "w", ("edge-1",), more={manifest("edge-1", "db"): ""})
 
 
 @pytest.fixture

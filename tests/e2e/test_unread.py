@@ -15,8 +15,7 @@ from tests.support.world import World
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A world whose first downstream is away."""
-    write_world(tmp_path / "w")
-    made = World(tmp_path / "w")
+    made = write_world(tmp_path / "w")
     made.run("apply")
     (tmp_path / "w/edge-1.git").rename(tmp_path / "w/edge-1.away")
     return made
@@ -51,10 +50,9 @@ WAVES = """\
 
 
 def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stalls(tmp_path: Path) -> None:
-    write_world(
+    world = write_world(
         tmp_path / "w", ("edge-1", "edge-2"), more={"manifests/set.yaml": package_set("web", TARGETS)}
     )
-    world = World(tmp_path / "w")
     control = Repo(world.control)
     own: dict[str, str | None] = {f"manifests/{e}-{p}.yaml": None for e in EDGES[:2] for p in ("web", "db")}
     labelled = repository("edge-2").replace("spec:", '  labels: {first: "yes"}\nspec:', 1)
@@ -80,8 +78,7 @@ def test_what_is_away_keeps_the_version_that_a_wave_left_also_where_its_set_stal
 
 
 def test_dead_repository_is_told_once_whoever_uses_it(tmp_path: Path) -> None:
-    write_world(tmp_path / "w", ("edge-1", "edge-2"))
-    world = World(tmp_path / "w")
+    world = write_world(tmp_path / "w", ("edge-1", "edge-2"))
     (world.root / "edge-2.git").rename(world.root / "gone")
 
     said = world.run("plan")

@@ -3,12 +3,11 @@
 from pathlib import Path
 
 from tests.support.small_world import write_world
-from tests.support.world import World, refs
+from tests.support.world import refs
 
 
 def test_package_with_an_unreadable_kptfile_is_not_called_somebody_elses(tmp_path: Path) -> None:
-    world = World(tmp_path / "world")
-    write_world(world.root, ("edge-1",))
+    world = write_world(tmp_path / "world", ("edge-1",))
     with world.edit("edge-1", "Break web") as copy:
         (copy / "web").mkdir()
         (copy / "web" / "Kptfile").write_text("kind: Kptfile\nmetadata: {name: [web\n")

@@ -13,9 +13,8 @@ from tests.support.world import World
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A package at v2; upstream has v4, with commits on the package, beside it, and of a merge."""
-    world = World(tmp_path / "w")
-    write_world(
-        world.root, ("edge-1",), more={manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
+    world = write_world(
+        tmp_path / "w", ("edge-1",), more={manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
     )
     world.publish()
     upstream = Repo(world.root / "blueprints.git")

@@ -40,8 +40,7 @@ def sign_tags(world: World, key: Key, *tags: str) -> None:
 
 def make(root: Path, *, revision: int = 1) -> World:
     files = {manifest("edge-1", "web"): variant("edge-1", "web", revision=revision)}
-    write_world(root, ("edge-1",), more=files)
-    return World(root)
+    return write_world(root, ("edge-1",), more=files)
 
 
 def problems(world: World) -> list[str]:
@@ -90,8 +89,7 @@ def test_upgrade_to_an_unsigned_revision_leaves_package_and_draft_as_they_are(
 def follow_latest(root: Path, signer: Key, *, more: str = "") -> World:
     """Make a world whose commits and tags are all signed, and whose variant has the latest revision, v2."""
     files = {manifest("edge-1", "web"): variant("edge-1", "web").replace("    revision: 1\n", more)}
-    write_world(root, ("edge-1",), more=files)
-    world = World(root)
+    world = write_world(root, ("edge-1",), more=files)
     blueprints, options = root / "blueprints.git", signing_options(signer)
     parent: list[str] = []
     for name in ("web/v1", "web/v2"):

@@ -123,11 +123,6 @@ def folders(part: str, marker: str) -> list[Any]:
     return parameters(((folder.name, folder) for folder in found), absent=absence(f"{part}/*/{marker}"))
 
 
-def file_parameters(pattern: str) -> list[Any]:
-    """Return pytest parameters for the vector files of a pattern."""
-    return parameters(((file.stem, file) for file in vector_files(pattern)), absent=absence(pattern))
-
-
 def parameters(named: Iterable[tuple[str, Any]], *, absent: str) -> list[Any]:
     """Return one pytest parameter per (id, value), or a skipped one with the message about absent vectors.
 

@@ -9,7 +9,9 @@ from tests.support.world import World, restored
 EDGES = ("edge-1", "edge-2", "edge-3")
 
 
-def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str, str] | None = None) -> None:
+def write_world(
+    root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str, str] | None = None
+) -> World:
     """Make the repositories below `root`; `more` are further files of the control repository."""
     root.mkdir()
     blueprints = make_repository(root / "blueprints.git", blueprint("web", 1) | blueprint("db", 1))
@@ -25,6 +27,7 @@ def write_world(root: Path, edges: tuple[str, ...] = EDGES, *, more: Mapping[str
     for edge in edges:
         files |= {manifest(edge, p): variant(edge, p) for p in ("web", "db")}
     make_repository(root / "control.git", files | dict(more or {}))
+    return World(root)
 
 
 def write_fleet(
@@ -57,8 +60,7 @@ def published(*edges: str) -> World:
     """Return a small world, by default of one downstream, in which every package is published."""
 
     def build(root: Path) -> World:
-        write_world(root, edges or EDGES[:1])
-        world = World(root)
+        world = write_world(root, edges or EDGES[:1])
         world.publish()
         return world
 
