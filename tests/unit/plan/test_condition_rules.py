@@ -20,7 +20,6 @@ from tests.support.plan_values import (
     WEB,
     a_conflict,
     a_desired,
-    a_draft,
     a_pin,
     a_resolved,
     a_target,
@@ -122,25 +121,6 @@ def test_package_context_that_is_asked_for(spec, change, fresh, want) -> None:
 
 UPDATE = replace(KEPT, op=Op.UPDATE, reason=Reason.UPSTREAM_CHANGED, writes=(WRITE,))
 NOT_YET = "Not applied yet: update (UpstreamChanged)"
-
-
-@pytest.mark.parametrize(
-    ("missing", "message", "reason"),
-    [
-        (Unfinished("The forge said no"), "The forge said no", "Error"),
-        (Unfinished("", is_left=True), NOT_YET, "Pending"),
-    ],
-)
-def test_draft_that_was_not_pushed_is_not_there(missing: Unfinished, message: str, reason: str) -> None:
-    want = {
-        **GOOD,
-        "ConfigInjected": ("False", "Error", message),
-        "DownstreamEnsured": ("False", reason, message),
-        "Ready": ("False", "Error", message),
-    }
-
-    assert conditions(UPDATE, missing=missing) == want
-    assert conditions(UPDATE, missing=missing, draft=a_draft()) == {**want, **DRAFT}
 
 
 def test_text_of_a_missing_effect() -> None:

@@ -406,22 +406,6 @@ def test_foreign_packages_are_not_searched(read: Read, repo: Repo) -> None:
 # Repositories that cannot be read
 
 
-def test_unavailable_repository_is_a_problem_and_the_others_proceed(
-    read: Read, repo: Repo, tmp_path: Path
-) -> None:
-    views = read(registration(str(tmp_path / "gone.git"), name="gone"), registration(str(repo.path)))
-
-    gone = views["gone"]
-    assert gone.problem is not None
-    assert gone.problem.reason == Reason.REPOSITORY_UNAVAILABLE
-    assert (str(gone.problem.location), gone.problem.subject) == (
-        "repositories.yaml:3", "Repository default/gone",
-    )  # fmt: skip
-    assert gone.problem.hint
-    assert (gone.packages, gone.head) == ({}, None)
-    assert views["edge"].is_available
-
-
 @pytest.mark.parametrize("remote", ["ext::sh -c id", "--upload-pack=id", "ftp://example.com/x"])
 def test_unusable_address_is_a_problem(read: Read, remote: str) -> None:
     assert read(registration(remote))["edge"].problem is not None

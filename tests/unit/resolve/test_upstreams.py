@@ -207,24 +207,6 @@ def test_packages_of_a_set_that_lack_the_same_share_a_problem(world: ModelWorld)
     assert group.message.startswith("2, all for one cause: could not find upstream package revision")
 
 
-def test_a_repository_that_is_down_is_unavailable_and_not_missing(world: ModelWorld) -> None:
-    world.repositories["blueprints"].down = True
-
-    inventory = world.inventory()
-    problem = find(world, revision=1)
-
-    world.repositories["blueprints"].down = False
-    view = inventory.repositories[ObjectName(NAMESPACE, "blueprints")]
-    assert view.problem
-    assert problem == Problem(
-        Location("pv.yaml", line_of("spec", "upstream", "repo"), 1),
-        Reason.REPOSITORY_UNAVAILABLE,
-        view.unread_message,
-        view.problem.hint,
-        "PackageVariant default/pv",
-    )
-
-
 @pytest.mark.parametrize(
     ("namespace", "hint"), [("default", "Known: blueprints."), ("elsewhere", "There is none.")]
 )

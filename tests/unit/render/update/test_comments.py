@@ -120,20 +120,3 @@ def test_every_dropped_comment_between_resources_is_listed(who: str) -> None:
     merged = updated.files["app.yaml"].data.decode()
     assert all(f"# licence {mark}" in merged + listed(updated) for mark in who)
     assert who == "uk" or f"# licence {who}\n" in merged
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("# one\n\n", "# one\n# two\n"), ("# one\n\n# two\n", "# 3\n\n# 4\n")]
-)
-def test_header_that_touches_the_first_field_comes_once(old: str, new: str) -> None:
-    """Without a blank line below, a header is the comment of the first field; kpt then writes both."""
-    base, upstream, local = (
-        f"{head}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\ndata:\n  a: '{a}'\n  b: '{b}'\n"
-        for head, a, b in ((old, 1, 1), (new, 2, 1), (old, 1, 2))
-    )
-    sides = (package({"app.yaml": text}) for text in (base, upstream, local))
-
-    text = update_package(*sides).files["app.yaml"].data.decode()
-
-    assert text.startswith(f"{new}apiVersion")
-    assert "a: '2'\n  b: '2'" in text
