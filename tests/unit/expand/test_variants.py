@@ -4,8 +4,11 @@ import pytest
 
 from reconciler.api.porch import PACKAGE_VARIANT_SET, PackageVariant
 from reconciler.expand import expand
-from reconciler.expand.variants import to_manifest
-from tests.support.sets import blueprints, package_set, repository, variant, world
+from reconciler.expand.variants import MUTATORS, spec_data, to_manifest, written_spec
+from reconciler.inventory.inventory import MovedMarks
+from reconciler.krm.yaml import load_documents
+from tests.support.sets import blueprints, package_set, repository, source, variant, world
+from tests.support.values import replace
 
 
 def test_generated_variant_names_its_set() -> None:
@@ -48,3 +51,15 @@ def test_only_the_text_true_pauses(paused: str, text: str) -> None:
 
     assert generated.paused is (text == "true" and paused != "variant")
     assert authored.paused is (text == "true" and paused != "set")
+
+
+@pytest.mark.parametrize("is_alias", [True, False])
+def test_functions_are_written_where_the_manifest_has_them(*, is_alias: bool) -> None:
+    at = source("variants.yaml")
+    at = replace(at, marks=MovedMarks(load_documents(b"{}")[0], *MUTATORS)) if is_alias else at
+    mine = variant(pipeline={"mutators": [{"image": "x"}]}, at=at)
+    (made,) = expand(world(mine)).variants
+
+    written = written_spec(made, spec_data(made))
+
+    assert ("mutators" in written, "mutators" in written["pipeline"]) == (is_alias, not is_alias)

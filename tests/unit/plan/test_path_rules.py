@@ -14,7 +14,12 @@ from reconciler.names.refs import PathIndex, RefIndex
 from reconciler.plan.changes import Change, MoveRef, Op
 from reconciler.plan.compose import Held, Veto
 from reconciler.plan.context import Neighbours
-from reconciler.plan.path_conflicts import find_blocked_refs, find_nested_downstreams, find_obstacle
+from reconciler.plan.path_conflicts import (
+    find_blocked_refs,
+    find_nested_downstreams,
+    find_obstacle,
+    index_refs,
+)
 from tests.support.plan_values import (
     EDGE,
     PACKAGE,
@@ -108,6 +113,10 @@ def test_existing_packages_are_in_the_way(existing: str, message: str | None) ->
 
     assert found == (denied(Reason.NESTED_PACKAGE, message, ELSEWHERE) if message else None)
     assert obstacle(a_target(), near=near) is None  # it is on main: the others are intruders
+    # A file or a directory of another case is in the way, too, and one inside is a file of the package.
+    beside = replace(near, existing=PathIndex(()), others=PathIndex((existing,)))
+    is_in_the_way = found if existing == "WEB" else None
+    assert obstacle(near=beside) == is_in_the_way
 
 
 def test_new_packages_of_other_variants_are_in_the_way() -> None:
@@ -210,3 +219,11 @@ def test_tag_that_blocks_a_new_one_is_named() -> None:
     assert kept.op is Op.BLOCK
     assert problem.message == "Tag web of repository edge makes refs below web/, or of that name impossible"
     assert problem.hint == "Rename or delete tag web; drafts, proposals and deletions need such names."
+
+
+def test_refs_of_a_repository_are_those_of_a_view_that_was_read() -> None:
+    tags, unread = {"web": Commit(oid("a1"), 1)}, Problem(LOCATION, Reason.REPOSITORY_UNAVAILABLE, "")
+    views = [replace(EDGE, problem=unread), replace(EDGE, tags=tags)]
+
+    assert index_refs(views).find_blocker("refs/tags/web/v1") == "refs/tags/web"
+    assert not index_refs(views[:1]).find_blocker("refs/tags/web/v1")

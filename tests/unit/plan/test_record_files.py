@@ -15,7 +15,7 @@ from reconciler.inventory.inventory import Commit, Control, Former, RepositoryRo
 from reconciler.inventory.standing import Position, Standing
 from reconciler.names.ids import ObjectName, PackageKey, RolloutKey
 from reconciler.names.problems import Problem
-from reconciler.plan.changes import Change, GroupPart, Op, WriteGroup, WriteRemoval
+from reconciler.plan.changes import Approval, Change, GroupPart, Op, WriteGroup, WriteRemoval
 from reconciler.plan.context import PlanContext, PlanTarget, place_consent
 from reconciler.plan.records import applied_commit, plan_locks, plan_records, record_owners
 from reconciler.plan.set_diff import SetDiff, VariantChange
@@ -25,6 +25,7 @@ from reconciler.records.state import (
     ConflictRecord,
     PackageVariantRecord,
     RecordedDownstream,
+    RefusedMerge,
     RolloutRecord,
     SetRecord,
     record_bytes,
@@ -382,6 +383,26 @@ def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(change, fields, 
     files = files_of(replace(KEPT, **change), a_resolved(), **fields)
 
     assert files.get(LOCK, {}).get("commit") == (oid(f"a{revision}") if revision else None)
+
+
+@pytest.mark.parametrize(
+    ("head", "change", "is_kept"),
+    [
+        ("d2", {}, True),
+        ("d3", {}, False),
+        ("d2", {"approve": Approval(1, "drafts/web/w", oid("d2"))}, False),
+        ("d2", {"writes": (WRITE,)}, False),
+    ],
+)
+def test_refusal_to_merge_is_kept_while_the_draft_has_that_head(
+    head: str, change: dict[str, Any], *, is_kept: bool
+) -> None:
+    refused = RefusedMerge(head=oid(head), basis="a", first=1, last=2)
+    draft = a_draft(tip=Commit(oid("d2"), 1))
+
+    record = record_of(replace(KEPT, **change), a_resolved(draft=draft), old=replace(OLD, refused=refused))
+
+    assert record.refused == (refused if is_kept else None)
 
 
 BEFORE = {WEB: VariantChange(WEB, Reason.NOT_DESIRED, record=a_record())}

@@ -22,7 +22,7 @@ from reconciler.plan.changes import (
 from reconciler.plan.context import PlanContext, PlanTarget, with_before
 from reconciler.plan.drafts import wanted_pull
 from reconciler.plan.impact import Loss
-from reconciler.plan.requests import close_duplicates, lock_pull, plan_requests
+from reconciler.plan.requests import close_duplicates, is_right, lock_pull, plan_requests
 from reconciler.policy import OpenOn, Policy, PullRequestPolicy
 from reconciler.render.answers import Answer, AnsweredBy
 from reconciler.resolve.resolution import ResolvedVariant
@@ -144,6 +144,10 @@ STAYS: Mapping[str, Any] = {"writes": (), "op": Op.KEEP, "reason": Reason.UP_TO_
         pytest.param({}, {}, {"base": a_pin(3)}, replace(UPDATE, upstream_from="web/v3", is_back=True,
             upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a2"))),
             id="older revision than on main"),
+        pytest.param({}, {}, {"base": a_pin(3, package=PackageKey("host/blueprints", "api"))},
+            replace(UPDATE, upstream_from="web/v3",
+            upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a2"))),
+            id="a revision of another package is no older one"),
         pytest.param({}, {}, {"base": a_pin(3), "pin": a_pin(0, ref="main")},
             replace(UPDATE, upstream_from="web/v3", upstream_to="main@a0000000",
             upstream=UpstreamCommits("https://host/blueprints", "web", oid("a3"), oid("a0"))),
@@ -190,6 +194,24 @@ STAYS: Mapping[str, Any] = {"writes": (), "op": Op.KEEP, "reason": Reason.UP_TO_
 )  # fmt: skip
 def test_content_of_a_pull_request(change, target, resolved, want) -> None:
     assert content(a_change(**change), a_target(**target), resolved=a_resolved(**resolved)) == want
+
+
+@pytest.mark.parametrize(
+    ("there", "is_as_planned"),
+    [
+        ({}, True),
+        ({"labels": ("FLEET", "edge", "mine")}, True),
+        ({"labels": ("fleet",)}, False),
+        ({"labels": ()}, False),
+        ({"digest": "abd"}, False),
+        ({"base": "release"}, False),
+        ({"title": "Mine"}, True),
+    ],
+)
+def test_pull_request_is_right_with_every_label_and_whatever_title(
+    there: dict[str, Any], *, is_as_planned: bool
+) -> None:
+    assert is_right(replace(PLANNED, **there), PLANNED) is is_as_planned
 
 
 def right_pull(change: Change, **fields: Any) -> PullRequest:

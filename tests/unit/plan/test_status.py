@@ -11,7 +11,7 @@ from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.expand import Desired
 from reconciler.expand.variants import variant_key
-from reconciler.inventory.inventory import Commit, PullState, RecordedStatus
+from reconciler.inventory.inventory import Commit, PullState, RecordedStatus, RepositoryRole
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.names.problems import Problem
 from reconciler.plan.changes import (
@@ -270,10 +270,38 @@ def test_variant_without_a_package_has_a_status_too(placed, problems, want) -> N
     assert status == (named if phase is Phase.STALLED else placeless)
 
 
-def test_variant_without_a_package_keeps_its_recorded_time() -> None:
-    context = web_context(inventory={"statuses": {WEB: RecordedStatus("held back", 5, "")}})
+@pytest.mark.parametrize(
+    ("recorded", "since"),
+    [
+        (RecordedStatus("held back", 5, ""), 5),
+        (RecordedStatus("held back", 5, "drafts/web/w1"), 33),
+        (RecordedStatus("stalled", 5, ""), 33),
+        (RecordedStatus("held back", 0, ""), 33),
+    ],
+)
+def test_variant_without_a_package_keeps_the_time_of_the_same_status(
+    recorded: RecordedStatus, since: int
+) -> None:
+    context = web_context(inventory={"statuses": {WEB: recorded}})
 
-    assert [status.since for status in package_statuses(context, [CONTESTED], {})] == [5]
+    assert [status.since for status in package_statuses(context, [CONTESTED], {})] == [since]
+
+
+@pytest.mark.parametrize(
+    ("view", "count"),
+    [
+        ({"role": RepositoryRole.SKIPPED}, 0),
+        ({}, 0),
+        ({"problem": Problem(Location("edge.yaml"), Reason.REPOSITORY_UNAVAILABLE, "It is down")}, 1),
+    ],
+)
+def test_record_of_an_unread_repository_has_a_status_unless_another_shard_reads_it(
+    view: dict[str, Any], count: int
+) -> None:
+    read = {"views": (replace(EDGE, **view),), "records": {WEB: a_record(repository="edge")}}
+    context = web_context(inventory=read, desired=Desired(), downstreams={})
+
+    assert len([*package_statuses(context, [], {})]) == count
 
 
 def test_package_of_another_shard_has_no_status_here() -> None:

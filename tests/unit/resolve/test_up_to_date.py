@@ -14,7 +14,15 @@ from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.policy import FunctionPolicy, OnConflict
 from reconciler.records.state import ConflictRecord
 from reconciler.resolve.resolution import Pin
-from reconciler.resolve.up_to_date import find_settled, index_objects, input_facts, inputs_digest, told_facts
+from reconciler.resolve.up_to_date import (
+    find_settled,
+    has_charts,
+    has_no_edits,
+    index_objects,
+    input_facts,
+    inputs_digest,
+    told_facts,
+)
 from tests.support.decision_table import Case, DecisionTable, Row
 from tests.support.plan_values import (
     PACKAGE,
@@ -234,3 +242,50 @@ def test_record_has_small_facts_as_they_are_and_large_ones_as_short_digests() ->
 
     policies = inputs_digest({"default": "ask"})[:16]
     assert recorded == {"engine": "3", "instance": "fleet", "policies": policies}
+
+
+CHARTS, PLAIN = KptfileHeader(has_charts=True), KptfileHeader()
+
+
+@pytest.mark.parametrize(
+    ("package", "has_some"),
+    [
+        ({"main_header": CHARTS}, True),
+        ({"main_header": PLAIN, "drafts": (a_draft(header=PLAIN), a_draft(header=CHARTS))}, True),
+        ({"main_header": PLAIN, "drafts": (a_draft(header=PLAIN),)}, False),
+        ({"main_header": None}, False),
+    ],
+)
+def test_charts_of_a_draft_count_like_those_of_main(package: dict[str, Any], *, has_some: bool) -> None:
+    view = registered("blueprints", packages={"web": a_package("web", **package)})
+    variant, _, pin, inventory = inputs()
+
+    assert has_charts(pin, variant, replace(inventory, repositories={view.key: view})) is has_some
+    assert not has_charts(pin, variant, inventory)
+
+
+@pytest.mark.parametrize(
+    ("record", "resolved", "is_unedited"),
+    [
+        ({}, {}, True),
+        (None, {}, False),
+        ({}, {"base": None}, False),
+        ({}, {"local": None}, False),
+        ({}, {"base": a_pin(2)}, False),
+        ({"upstream_tree": oid("c9")}, {}, False),
+        ({"output_tree": oid("b9")}, {}, False),
+        ({"unedited": (oid("b8"),)}, {}, False),
+        ({"unedited": None}, {}, False),
+        ({"unedited": (oid("b8"), oid("b1"))}, {}, True),
+        ({"spec": {"injectors": [{"name": "blue"}]}}, {}, False),
+    ],
+)
+def test_main_is_replaced_only_where_it_is_what_was_made_of_the_base(
+    record: dict[str, Any] | None, resolved: dict[str, Any], *, is_unedited: bool
+) -> None:
+    made = {"upstream_tree": a_pin(1).tree, "output_tree": oid("b1"), "unedited": (oid("b1"),)}
+    outcome = a_resolved(**{"pin": a_pin(2), "base": a_pin(1), "local": oid("b1"), **resolved})
+
+    assert (
+        has_no_edits(outcome, {}, None if record is None else a_record(**{**made, **record})) is is_unedited
+    )
