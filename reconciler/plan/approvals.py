@@ -532,7 +532,7 @@ def _of_draft(change: Change, plan: Plan) -> Iterator[tuple[str, Objection]]:
     if target is None or target.draft is None:
         return
     refused = "Correct it, or make the cluster take it, by recreating the object for example."
-    lost = "Change what the function reads, or take it out of the pipeline, to keep the edit."
+    lost = "To keep the edit, change what the function reads, or the injected object, or take either out."
     for texts, what, step in (
         (change.refusals, "has what its cluster does not take", refused),
         (change.overwritten, "loses edits of people", lost),

@@ -149,6 +149,33 @@ def overwritten_edits(edited: EditedPackage, run: RunPipelines) -> list[str]:
     ]
 
 
+def overwritten_injections(written: Files, local: Files, injected: Files) -> Iterator[str]:
+    """Yield in sentences the edits of people that an injected object writes over. Mostly none.
+
+    `written` is the package as a run made it, `injected` as injection makes it now.
+    """
+    for path, file in sorted(local.items()):
+        if INJECTED.encode() not in file.data or file in (written.get(path), injected.get(path)):
+            continue
+        for document in documents_of(file):
+            old, new = (_same_document(side.get(path), file, document) for side in (written, injected))
+            annotations = mapping_at(document.data, *_ANNOTATIONS)
+            is_injected = old is not None and INJECTED in mapping_at(new or {}, *_ANNOTATIONS)
+            if not is_injected or INJECTED not in annotations:
+                continue
+            before, now, after = (dict(_leaves(value)) for value in (old, document.data, new))
+            (field, *_) = injected_paths(document)
+            fields = [
+                field_text(name)
+                for name in _lost_leaves(before, now, now, after)
+                if name[: len(field)] == field
+            ]
+            if fields:
+                source = annotations.get(INJECTED_NAME)
+                writes = _written(fields, str(document.identity))
+                yield f"{path}: object {source} {writes}. The edit of people there does not survive"
+
+
 def former_values(
     resolved: ResolvedVariant, contents: "Contents", sides: "RenderedSides", done: Files, run: RunPipelines
 ) -> Iterator[str]:

@@ -55,6 +55,7 @@ from reconciler.render.merging import (
     clone_upstream,
     former_values,
     overwritten_edits,
+    overwritten_injections,
     render_sides,
     replaced_values,
     update_local,
@@ -212,7 +213,8 @@ def _render_variants(
         try:
             with guard(f"PackageVariant {like.get(variant.key, variant.key)}"):
                 edited = _edited(resolved, begun, package, contents, sides, is_draft=key[1])
-                written_over = overwritten_edits(edited, run) if edited is not None else ()
+                written_over = overwritten_edits(edited, run) if edited is not None else []
+                written_over += _over_injected(resolved, begun, contents, inventory, is_draft=key[1])
                 before = _lost_before(resolved, inventory) if key[1] else ()
                 lost = tuple(dict.fromkeys((*before, *written_over)))
                 if isinstance(package, Package):
@@ -234,6 +236,25 @@ def _render_variants(
         )
         for p in rendered
     }
+
+
+def _over_injected(
+    resolved: ResolvedVariant,
+    injected: Package | Blocked,
+    contents: Contents,
+    inventory: Inventory,
+    *,
+    is_draft: bool,
+) -> Iterator[str]:
+    """Yield the edits of people, on main or in a draft, that an injected object writes over."""
+    draft, record = resolved.draft if is_draft else None, inventory.records.get(resolved.variant.key)
+    unedited = (record.unedited if record is not None else None) or ()
+    ours = (tree for tree in resolved.former if tree in unedited)
+    local, written = (draft.tree, draft.written) if draft else (resolved.local, next(ours, None))
+    if not resolved.variant.spec.injectors or not isinstance(injected, Package):
+        return
+    if local is not None and written is not None and contents.keys() >= {local, written}:
+        yield from overwritten_injections(contents[written], contents[local], injected.files)
 
 
 def _lost_before(resolved: ResolvedVariant, inventory: Inventory) -> tuple[str, ...]:

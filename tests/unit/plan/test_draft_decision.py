@@ -18,6 +18,7 @@ from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import Commit, Draft, Inventory, PullState, Source
 from reconciler.inventory.snapshot import Snapshot, SnapshotObject
 from reconciler.names.ids import Lifecycle, PackageKey
+from reconciler.names.objects import Files
 from reconciler.plan.changes import Change, ClosePull, Op, WriteDraft
 from reconciler.plan.compose import Parts, asked_text, compose
 from reconciler.plan.context import PlanTarget
@@ -30,7 +31,7 @@ from reconciler.records.state import ConflictRecord
 from reconciler.render.rendered import Blocked, Package, Rendered, RenderedVariant
 from reconciler.render.update import Conflict as RenderConflict
 from tests.support.decision_table import Case, DecisionTable, Row
-from tests.support.model import ModelWorld, blueprint
+from tests.support.model import MAIN, ModelWorld, blueprint
 from tests.support.plan_values import (
     PACKAGE,
     WEB,
@@ -170,6 +171,31 @@ def test_every_cause_is_named(world: Cluster, causes: tuple[str, ...]) -> None:
     for other in CAUSES.keys() - {*causes}:
         assert CAUSES[other][1] not in told(change)
     assert world.plan().is_empty
+
+
+NOT_KEPT = "The edit of people there does not survive"
+
+
+@pytest.mark.parametrize("text", ["code: old", "kind: Team"])
+def test_edit_that_an_injected_object_writes_over_is_named(world: Cluster, text: str) -> None:
+    """What people changed beside the injected value stays."""
+    (branch,) = [name for name in world.drafts("edge") if "mine.yaml" in files(world, name)] or [MAIN]
+    team = files(world, branch)["team.yaml"].data.decode()
+    edit = "code: mine" if text.startswith("code") else f"{text} # mine"
+    world.edit("edge", "web", {"team.yaml": team.replace(text, edit)}, ref=branch)
+    change_object(world)
+
+    changes = [world.run().changes[0] for _ in range(2)]
+
+    lost = (
+        "team.yaml: object blue writes spec.code of Team team anew. The edit of people there does not survive"
+    )
+    expected = (lost,) if text.startswith("code") else ()
+    assert [tuple(change.overwritten) for change in changes] == [expected, expected]
+
+
+def files(world: Cluster, branch: str) -> Files:
+    return world.repositories["edge"].at(branch).packages["web"]
 
 
 def compatible_functions(world: Cluster) -> None:
