@@ -94,6 +94,22 @@ def test_existing_ref_blocks_a_new_one(ref: str, existing: set[str], want: str) 
     assert RefIndex(existing).find_blocker(ref) == want
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("xpkg.example.com", "xpkg.example.com"),
+        ("https://h.io/a b/", "h.io-a-b"),
+        ("carvel:db.io", "carvel-db.io"),
+        ("https://", "source"),
+        (f"{'a' * 70}", f"{'a' * 51}-6bd5e503"),
+        ("x.lock", "x.lock-f53b5310"),
+    ],
+)
+def test_branch_of_a_source_is_named_as_it_is_as_far_as_git_can(source: str, name: str) -> None:
+    assert refs.index_ref("fleet", source) == f"refs/heads/reconciler/fleet/index/{name}"
+    assert ref_error(refs.index_ref("fleet", source)) == ""
+
+
 def test_package_name_is_relative_to_the_directory() -> None:
     assert relative_package("clusters/edge/nginx", "clusters/edge/") == "nginx"
     assert relative_package("nginx", "") == "nginx"

@@ -57,7 +57,7 @@ def test_what_merging_does_alike_to_many_variants_of_a_set_is_one_row() -> None:
     ]
 
 
-OTHER = replace(PROBLEM, message="Another one")
+OTHER, FIXED, UNREAD = (replace(PROBLEM, message=message) for message in ("Another one", "Gone", "Unread"))
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ OTHER = replace(PROBLEM, message="Another one")
     [
         (CREATED.package, "package clusters/east/nginx"),
         (VARIANT.key, "PackageVariant default/web"),
-        (PROBLEM, str(PROBLEM)),
+        *((problem, str(problem)) for problem in (PROBLEM, OTHER, FIXED, UNREAD)),
     ],
-    ids=["package", "variant", "problem"],
+    ids=["package", "variant", "new", "old", "fixed", "unread"],
 )
 def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(broken, subject) -> None:
     comparison = Comparison(
@@ -75,18 +75,20 @@ def test_row_that_breaks_its_report_is_a_problem_and_the_others_are_shown(broken
         packages=(PackageDifference("create", None, CREATED),),
         new=(PROBLEM,),
         old=(OTHER,),
+        fixed=(FIXED,),
+        unread=(UNREAD,),
     )
 
     def rows_of(part: Comparison) -> list[Any]:
         packages = (difference.change.package for difference in part.packages)
-        listed = [*packages, *(v.key for v in part.variants), *part.new, *part.old]
+        listed = [*packages, *(v.key for v in part.variants), *part.fixed, *part.unread, *part.old, *part.new]
         if broken in listed:
             raise KeyError("odd")
         return listed
 
-    every = [CREATED.package, VARIANT.key, ObjectName("default", "db"), PROBLEM, OTHER]
-    *listed, defect, last = tell_comparison(comparison, rows_of)
-    assert [*listed, last] == [row for row in every if row != broken]
+    every = [CREATED.package, VARIANT.key, ObjectName("default", "db"), FIXED, UNREAD, OTHER, PROBLEM]
+    *listed, defect = tell_comparison(comparison, rows_of)
+    assert listed == [row for row in every if row != broken]
     assert defect.subject == subject
 
 

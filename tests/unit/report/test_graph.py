@@ -7,7 +7,7 @@ import pytest
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
 from reconciler.dependencies.lock.format import FleetLocks, LockUpdate
 from reconciler.dependencies.lock.update import update_locks
-from reconciler.dependencies.model.instances import OwnershipEntry
+from reconciler.dependencies.model.instances import COMPOSITION, OwnershipEntry
 from reconciler.dependencies.model.packages import Ecosystem, PackageId
 from reconciler.report.locks import Edge, GraphNode, Group, dependency_graph, find_path, highlight, text_tree
 from tests.support.dependency_manifests import crossplane, install, needs, package, provider, world_of
@@ -70,6 +70,7 @@ def test_shortest_way_is_shown_to_packages_of_one_name() -> None:
     edges = (Edge("m", "via"), Edge("via", "far"), Edge("m", "near"))
     group = Group("dev", (GraphNode("m", "manifest m", is_root=True), *nodes), edges)
 
+    assert GraphNode("", "", owns=(f"{COMPOSITION}shops",)).names == ("", "shops")
     (shown,) = highlight([group], "shop")
 
     assert ([node.key for node in shown.nodes], shown.edges) == (["m", "near"], (Edge("m", "near"),))

@@ -8,11 +8,12 @@ import pytest
 
 from reconciler.api.porch import InjectionSelector, PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
-from reconciler.inventory.inventory import FieldPath, RepositoryView, Source
+from reconciler.inventory.inventory import FieldPath, RepositoryView, ReviewedLock, Source
 from reconciler.inventory.snapshot import SnapshotObject
 from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.objects import File, Files
 from reconciler.plan.chart_values import ChangedValue
+from reconciler.records.state import UpstreamLock
 from reconciler.report.explain import Origin, find_origins
 from tests.support.model import blueprint
 from tests.support.plan_values import PACKAGE, WEB, a_desired_variant, a_pin, a_resolved
@@ -59,6 +60,36 @@ def test_generated_manifests_come_from_the_lock_of_their_cluster() -> None:
 
     assert first == Origin("*", "", "", "the lock of cluster prod, where no person says otherwise")
     assert {origin.file for origin in others} == {"Kptfile"}
+
+
+PIN = UpstreamLock(
+    namespace="default", name="web", repository="b", package="web", selector={}, commit="a" * 40, tree=""
+)
+HELD = replace(PIN, held=True)
+
+
+@pytest.mark.parametrize(
+    ("offers", "lock", "reviewed", "source", "place"),
+    [
+        (2, PIN, None, "the lock", ""),
+        (2, HELD, None, "the lock, held by a person", ""),
+        (2, PIN, HELD, "the lock, held by a person", "locks/upstreams/default/web.json"),
+        (2, HELD, PIN, "the lock", "locks/upstreams/default/web.json"),
+        (1, HELD, None, "spec.upstream.revision", "web.yaml"),
+    ],
+)
+def test_revision_that_is_not_the_newest_comes_from_the_lock_that_decides(
+    offers: int, lock: UpstreamLock, reviewed: UpstreamLock | None, source: str, place: str
+) -> None:
+    spec = PackageVariantSpec(upstream=Upstream(repo="blueprints", package="web", revision=1))
+    variant = a_desired_variant(spec=spec)
+    resolved = a_resolved(variant=variant, view=EDGE.key, pin=a_pin(1), offers=a_pin(offers))
+    main = ReviewedLock(pins={WEB: reviewed}) if reviewed else None
+    inventory = world(views=(EDGE,), locks={WEB: lock}, reviewed=main)
+
+    origin = find_origins(resolved, blueprint("web"), inventory, {})[0]
+
+    assert (origin.source, origin.location.path if origin.location else "") == (source, place)
 
 
 # Every field by its whole origin

@@ -13,11 +13,11 @@ import pytest
 
 from reconciler.base.errors import ConfigurationError, ReconcilerError, RefusedError, UsageError
 from reconciler.inventory.inventory import PackageRevision, PullRequest, PullState
-from reconciler.names.ids import Lifecycle, Oid
+from reconciler.names.ids import Lifecycle, ObjectName, Oid
 from reconciler.names.objects import File, Files, Mode
 from reconciler.names.refs import tag_ref
 from reconciler.policy import Policy
-from reconciler.run.chart_proposals import find_released
+from reconciler.run.chart_proposals import _places, find_released
 from reconciler.run.from_chart import (
     SOURCE,
     VERSIONS,
@@ -28,7 +28,7 @@ from reconciler.run.from_chart import (
     write_package,
 )
 from tests.support.plan_values import a_pull
-from tests.support.sets import COMMIT, a_package, repository, world
+from tests.support.sets import COMMIT, a_package, package_set, repository, source, variant, world
 from tests.support.values import replace
 
 METADATA = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
@@ -395,3 +395,19 @@ def test_revision_is_released_where_a_merged_pull_request_brought_its_chart(
     assert find(ours) == released
     for other in ({"state": PullState.CLOSED}, {"head": "drafts/web/w"}, {"title": f"{UPDATE} 1.0"}):
         assert find(replace(ours, **other)) == ""
+
+
+def test_manifests_that_name_a_revision_are_those_of_its_repository_in_its_namespace() -> None:
+    named = {"repo": "blueprints", "package": "web", "revision": 1}
+    rows = [
+        ("same", {}), ("other-revision", {"revision": 2}), ("other-package", {"package": "db"}),
+        ("other-repository", {"repo": "edge"}), ("other-namespace", {}),
+    ]  # fmt: skip
+    variants = [variant(name, upstream=named | more, at=source(f"{name}.yaml")) for name, more in rows]
+    variants[-1] = replace(variants[-1], key=ObjectName("team", "other-namespace"))
+    fleet = package_set(spec={"upstream": named, "targets": []}, at=source("set.yaml"))
+    view = repository("blueprints", packages={"web": a_package()})
+
+    places = _places(world(*variants, fleet, views=(view,)), view, "web", 1)
+
+    assert [path for path, *_ in places] == ["same.yaml", "set.yaml"]
