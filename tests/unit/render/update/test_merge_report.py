@@ -66,29 +66,6 @@ def conflict(path: str, field: str = "", reason: str = "BothChanged") -> Conflic
     return Conflict(path, "Service a", field, None, "u", "l", reason)
 
 
-def test_reports_of_parts_are_added_and_everything_is_in_a_stable_order() -> None:
-    own, other, fatal = report(), report(), report(FAIL)
-    own.conflicts += [conflict("b"), conflict("a", "z")]
-    other.conflicts += [conflict("a", "y"), conflict("a", "y", "BothAdded")]
-    own.record_decided(conflict("d"), LOCAL, DEFAULT)
-    other.record_decided(conflict("c"), UPSTREAM, DEFAULT)
-    fatal.record_whole("f", "", ("b", "u", "l"), "BothChanged")
-    own.fallbacks, other.fallbacks = 1, 2
-
-    own.add(other)
-    own.add(fatal)
-
-    assert [each.path for each in own.fatal] == ["f"]
-    assert own.has_place(own.fatal[0].place)
-    assert own.has_place(("c", "Service a", ""))
-    assert own.updated({}) == Updated(
-        {},
-        (conflict("a", "y", "BothAdded"), conflict("a", "y"), conflict("a", "z"), conflict("b")),
-        (DecidedConflict(conflict("c"), UPSTREAM, DEFAULT), DecidedConflict(conflict("d"), LOCAL, DEFAULT)),
-        3,
-    )
-
-
 def test_notes_tell_who_wins_and_why() -> None:
     decided = (
         DecidedConflict(conflict("b", "spec"), LOCAL, DEFAULT),
