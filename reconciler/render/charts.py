@@ -691,6 +691,6 @@ def _with_capabilities_of(files: Files, recorded: Files) -> Files:
 
 def _edited(file: File, edits: Sequence[Edit], index: int = 0) -> File:
     try:
-        return edit_document(file, edits, index=index) if edits else file
+        return edit_document(file, edits, index=index)
     except YamlError:
         return file

@@ -340,7 +340,8 @@ def test_writer_that_always_loses_gives_up(edge: Edge, monkeypatch: pytest.Monke
 
 def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:
     edge.repo.commit({"other.json": "{"}, branch="x", start="main")
-    edge.repo.point("refs/reconciler/pulls/3", edge.repo.oid("x"))
+    for number in (3, 10):
+        edge.repo.point(f"refs/reconciler/pulls/{number}", edge.repo.oid("x"))
     edge.repo.commit({"pull.json": "x" * (2 << 20)}, branch="y", start="main")
     edge.repo.point("refs/reconciler/pulls/4", edge.repo.oid("y"))
     edge.repo.point("refs/reconciler/pulls/x", edge.repo.oid("y"))
@@ -351,7 +352,8 @@ def test_files_of_pull_requests_are_read_with_their_reason(edge: Edge) -> None:
     assert read[3] == unreadable_pull("refs/reconciler/pulls/3", "it has no pull.json")
     assert isinstance(read[4], PullRequest)
     assert "it has 2097152 bytes, more than" in read[4].unreadable
-    assert sorted(read) == [1, 3, 4]
+    assert sorted(read) == [1, 3, 4, 10]
+    assert [pull.number for pull in forge(edge).begin(Pack(edge.mirror())).unreadable] == [3, 4, 10]
 
 
 def test_unreadable_pull_request_keeps_number_head_and_reason() -> None:

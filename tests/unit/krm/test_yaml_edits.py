@@ -227,6 +227,7 @@ REFUSED = [
     Refused("a lone surrogate", "a: 1\n", SetValue(A, "\ud800")),
     Refused("a text that is no YAML", "a: [", SetValue(A, 1)),
     Refused("a text with a duplicate key", "a: 1\na: 2\nb: 1\n", SetValue(("b",), 2)),
+    Refused("a duplicate key elsewhere", "a:\n  x: 1\nb: 1\nb: 2\n", SetValue(("a", "x"), "y")),
     Refused("two documents", "a: 1\n---\na: 2\n", SetValue(A, 1)),
     Refused("raw text that is no YAML", "a: 1\n", SetValue(A, Raw("["))),
     Refused("raw entry of another key", "a: 1\n", AddKey((), "b", Raw("c: 1"))),
