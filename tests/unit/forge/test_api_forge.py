@@ -174,45 +174,30 @@ def test_state_of_a_check_is_that_of_its_newest_report(
     assert writer(api, server).checks("c0ffee") == {"ci/lint": CheckState.FAILED, "ci/build": reports[-1]}
 
 
-@dataclass(frozen=True)
-class Row:
-    state: PullState
-    comment: str
-    done: tuple[str, ...]
-    reason: str
-
-
-CLOSING = [
-    Row(PullState.OPEN, "Obsolete.", ("add_comment", "close"), "people read why it is closed"),
-    Row(PullState.OPEN, "", ("close",), "there is nothing to tell"),
-    Row(PullState.CLOSED, "Obsolete.", ("add_comment",), "the forge closed it with its branch"),
-    Row(PullState.CLOSED, "", (), "it is closed already"),
-    Row(PullState.MERGED, "Obsolete.", (), "a merged change is in use: nothing was withdrawn"),
-    Row(PullState.MERGED, "", (), "it cannot be closed"),
-]
-
-
 @pytest.mark.parametrize("duplicate_of", [0, 3])
-@pytest.mark.parametrize("row", CLOSING, ids=lambda row: row.reason)
+@pytest.mark.parametrize(
+    ("state", "comment", "done"),
+    [
+        pytest.param(PullState.OPEN, "Obsolete.", ("add_comment", "close"), id="people read why"),
+        pytest.param(PullState.OPEN, "", ("close",), id="there is nothing to tell"),
+        pytest.param(PullState.CLOSED, "Obsolete.", ("add_comment",), id="its branch is gone"),
+        pytest.param(PullState.CLOSED, "", (), id="it is closed already"),
+        pytest.param(PullState.MERGED, "Obsolete.", (), id="a merged change is in use"),
+        pytest.param(PullState.MERGED, "", (), id="it cannot be closed"),
+    ],
+)
 def test_closing_writes_once_and_never_to_a_merged_pull_request(
-    api: ScriptedApi, row: Row, duplicate_of: int
+    api: ScriptedApi, state: PullState, comment: str, done: tuple[str, ...], duplicate_of: int
 ) -> None:
-    server = served(state=row.state)
+    server = served(state=state)
 
     for _ in range(2):
-        writer(api, server).close(5, comment=row.comment, duplicate_of=duplicate_of)
+        writer(api, server).close(5, comment=comment, duplicate_of=duplicate_of)
 
-    assert tuple(call[0] for call in server.calls if call[0] != "edit") == row.done
-    is_marked = row.state is PullState.OPEN and duplicate_of > 0
+    assert tuple(call[0] for call in server.calls if call[0] != "edit") == done
+    is_marked = state is PullState.OPEN and duplicate_of > 0
     assert ("edit" in {call[0] for call in server.calls}) is is_marked
     assert body_marker.parse(server.pulls[5].body).duplicate_of == (3 if is_marked else 0)
-
-
-def test_rows_of_closing_are_complete() -> None:
-    combinations = set(product(PullState, ["Obsolete.", ""]))
-
-    assert {(row.state, row.comment) for row in CLOSING} == combinations
-    assert len(CLOSING) == len(combinations)
 
 
 def pull_at(number: int, *times: float, head: str = "drafts/web/w") -> ApiPullRequest:

@@ -167,14 +167,6 @@ def test_pull_requests_are_on_unless_the_repository_tells_otherwise(
 TEAMS = ("ann", "acme/core", "bob")
 
 
-@pytest.mark.parametrize("kind", ["github", "gitea"])
-def test_reviews_of_people_and_teams_are_one_request(api: RecordingApi, kind: str) -> None:
-    dialect_of(api, kind).request_reviews(PULL, TEAMS)
-
-    body = {"reviewers": ["ann", "bob"], "team_reviewers": ["core"]}
-    assert api.log == [Request("POST", f"{HUB}/pulls/5/requested_reviewers", body)]
-
-
 def users(api: RecordingApi, **ids: int) -> None:
     api.series["GET", "/users"] = [Answer(200, [{"id": number}] if number else []) for number in ids.values()]
 
@@ -202,18 +194,6 @@ def test_gitlab_names_a_user_that_the_server_does_not_have(api: RecordingApi) ->
         dialect_of(api, "gitlab").assign(PULL, ("bob", "ann"))
 
     assert caught.value.status == 404
-
-
-def test_assignees_are_added_on_github_and_replaced_as_a_whole_on_gitea(api: RecordingApi) -> None:
-    assigned = replace(PULL, assignees=("kim",))
-
-    dialect_of(api, "github").assign(assigned, ("bob", "ann"))
-    dialect_of(api, "gitea").assign(assigned, ("bob", "ann"))
-
-    assert api.log == [
-        Request("POST", f"{HUB}/issues/5/assignees", {"assignees": ["bob", "ann"]}),
-        Request("PATCH", f"{HUB}/pulls/5", {"assignees": ["ann", "bob", "kim"]}),
-    ]
 
 
 # Auto-merge
