@@ -101,7 +101,7 @@ def _of_lists(old: list[Any], new: list[Any], path: Path, key: str) -> Iterator[
             yield from differences(was, now, (*path, index), key=key)
         return
     common = [name for name in names if name in new_names]
-    is_ambiguous = len(set(names)) < len(names) or len(set(new_names)) < len(new_names)
+    is_ambiguous = len(set(names)) < len(names)
     if is_ambiguous or not common or common != [name for name in new_names if name in names]:
         yield SetValue(path, new)
         return

@@ -28,6 +28,21 @@ def test_the_edits_turn_one_document_into_the_other(old: dict[str, Any], new: di
     assert is_same(Tree.parse(edited).value, new)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *(("a1 b1", "b1 a1"), ("a1 b1", "c1 b1 a1"), ("a1 b1 c1", "c1 b2"), ("a1 a2", "a2 a1")),
+        *(("a1 a1 b1", "a1 b1"), ("a1 b1", "a2 a1 b1"), ("a1 b1", "a1 b1 c1 c2"), ("a1", "b1")),
+    ],
+)
+def test_list_of_named_items_becomes_the_other_one(before: str, after: str) -> None:
+    old, new = (
+        {"list": [{"name": name, "v": value} for name, value in text.split()]} for text in (before, after)
+    )
+
+    assert Tree.parse(apply_edits(emit(old) + "\n", differences(old, new)).text).value == new
+
+
 @given(value=VALUES)
 def test_equal_values_have_no_differences(value: Any) -> None:
     assert list(differences(value, copy_value(value))) == []
