@@ -12,6 +12,7 @@ from reconciler.functions.catalog import (
     SCHEMA_VALIDATORS,
     UNSTUDIED,
     Image,
+    closest_function,
     find_claim,
     parse_image,
 )
@@ -131,3 +132,21 @@ def test_text_that_is_no_image_is_none(text: str) -> None:
 def test_every_claim_has_a_builtin_or_a_runtime() -> None:
     assert set(CLAIMS) - set(BUILTINS) == {"starlark", "render-helm-chart", *SCHEMA_VALIDATORS}
     assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("gcr.io/kpt-fn/set-label:v0.2", "Did you mean gcr.io/kpt-fn/set-labels:v0.2?"),
+        ("host/x/set-labels:v0.2", "Did you mean ghcr.io/kptdev/krm-functions-catalog/set-labels:v0.2?"),
+        ("set-label:v0.2", "Did you mean set-labels:v0.2?"),
+        ("gcr.io/kpt-fn/set-label:v9.9", "Did you mean gcr.io/kpt-fn/set-labels:v0.2.5?"),
+        ("gcr.io/kpt-fn/set-labels:v9.9", "Versions: v0.2.0 to v0.2.5."),
+        ("gcr.io/kpt-fn/zzzz:v1", ""),
+    ],
+)
+def test_image_that_nothing_claims_has_the_closest_function_as_a_hint(text: str, hint: str) -> None:
+    image = parse_image(text)
+
+    assert image is not None
+    assert closest_function(image) == hint

@@ -8,8 +8,17 @@ from urllib.parse import quote
 import pytest
 
 from reconciler.functions import secrets
+from reconciler.functions.protocol import FunctionResult
 from reconciler.functions.resources import Resource
-from reconciler.functions.secrets import hides_field, holds_secret, secret_values, values_in_secrets
+from reconciler.functions.secrets import (
+    MASK,
+    hide_secrets,
+    hides_field,
+    holds_secret,
+    secret_values,
+    values_in_secrets,
+)
+from reconciler.functions.step import Stage, Step, StepRun
 from reconciler.names.objects import File, Files
 from reconciler.names.substitution import OwnValues
 
@@ -107,6 +116,17 @@ def test_secret_is_found_in_every_spelling(spelling: str) -> None:
         assert holds_secret(secret), encoding
         assert holds_secret(other, secret), encoding
         assert holds_secret(None, secret), encoding
+
+
+def test_values_of_secrets_are_in_no_part_of_a_run_and_none_leaves_a_rest_of_another() -> None:
+    def run(text: str) -> StepRun:
+        parts = {"field": {"a": [text]}, "tags": {"a": text}, "resource_ref": {"name": text}}
+        result = FunctionResult(text, file={"path": text, "index": 1}, **parts)
+        return StepRun(Step("", Stage.MUTATORS, 0), "builtin", (result,), stderr=text)
+
+    values = frozenset({"hunter2value", "hunter2value-long"})
+
+    assert hide_secrets(run("a hunter2value-long, hunter2value"), values) == run(f"a {MASK}, {MASK}")
 
 
 def test_secret_in_text_that_is_not_utf_8_is_found() -> None:
