@@ -46,7 +46,7 @@ from tests.support.plan_values import (
     oid,
     web_context,
 )
-from tests.support.sets import a_package, world
+from tests.support.sets import world
 from tests.support.values import replace
 
 REF = f"refs/heads/{BRANCH}"
@@ -132,33 +132,6 @@ def test_package_in_review_has_the_time_and_pull_request_of_its_draft() -> None:
 )  # fmt: skip
 def test_phase_of_what_proceeds(change: Mapping[str, Any], want: tuple[str, str, str]) -> None:
     assert word(replace(KEPT, message="Why", **change)) == want
-
-
-UNLISTED: Mapping[str, Any] = {"desired": Desired()}
-"""No manifest of the variant is there, so only its package could have a status."""
-
-
-@pytest.mark.parametrize(
-    ("change", "target", "fields", "want"),
-    [
-        ({"reason": Reason.NEW}, {"package": a_package()}, UNLISTED, None),
-        ({"reason": Reason.NEW, "variant": None}, {}, UNLISTED, None),
-        ({"reason": Reason.ORPHANED, "message": "Why"}, {}, {"downstreams": {}}, ("published", "", "")),
-        ({"reason": Reason.ORPHANED, "message": "Why", "writes": (WRITE,)}, {}, {"downstreams": {}},
-            ("in review", "Orphaned", "Why")),
-        ({"reason": Reason.ORPHANED, "writes": (WRITE,)}, {"package": a_package()},
-            {"downstreams": {}, **UNLISTED}, ("in review", "Orphaned", "")),
-        ({"reason": Reason.NOT_DESIRED, "message": "Why", "writes": (REMOVAL,)}, {}, {"downstreams": {}},
-            ("in review", "DeletionProposed", "Why")),
-        ({"writes": (WRITE,), "message": "Why"}, {}, {}, ("in review", "", "")),
-        ({"approve": Approval(1, BRANCH, "")}, {"package": a_package(), "draft": a_draft()}, {},
-            ("published", "", "")),
-        ({"approve": Approval(1, BRANCH, "", by_forge=True)}, {"package": a_package(), "draft": a_draft()},
-            {}, ("in review", "", "")),
-    ],
-)  # fmt: skip
-def test_phase_of_what_nothing_holds(change, target, fields, want) -> None:
-    assert word(replace(KEPT, **change), a_target(**target), **fields) == want
 
 
 WITH_DRAFT = {"draft": a_draft()}
