@@ -4,6 +4,7 @@ import importlib
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,17 @@ VERSIONS = ("1.29", "1.37")
 VARIANTS = ("cronjob", "sharded", "index-sync")
 
 
-def build(project_root: Path, variant: str) -> list[dict[str, Any]]:
+@cache
+def built(directory: Path) -> str:
     need("kubectl")
-    ran = subprocess.run(
-        ["kubectl", "kustomize", f"deploy/{variant}"],
-        cwd=project_root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["kubectl", "kustomize", str(directory)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    return list(yaml.safe_load_all(ran.stdout))
+    return ran.stdout
+
+
+def build(project_root: Path, variant: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(built(project_root / "deploy" / variant)))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a person sees on a terminal of two widths, and what a program gets, on six worlds, as reviewed files.
+"""What a person sees on a terminal of three widths, and what a program gets, on six worlds, reviewed.
 
 `pytest tests/e2e/test_screens.py --update-golden` writes `tests/goldens/screens/`.
 """
