@@ -7,17 +7,23 @@ from typing import Any
 import pytest
 
 from tests.support import records
-from tests.support.world import World, build_world, git
+from tests.support.world import World, build_world, git, restored
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 STATE = "refs/heads/reconciler/fleet/state"
 VARIANTS = "manifests/variants"
 
 
+def make_edges(root: Path) -> World:
+    world = build_world(WORLDS / "57-fan-out", root)
+    world.run("apply")
+    return world
+
+
 @pytest.fixture
-def edges(tmp_path: Path) -> World:
-    """Three clusters: `web` in all, `portal` in the first, a `base` by hand in the second."""
-    return build_world(WORLDS / "57-fan-out", tmp_path / "w")
+def edges() -> World:
+    """Three clusters, applied: `web` in all, `portal` in the first, a `base` by hand in the second."""
+    return restored("fan-out", make_edges)
 
 
 def generated(world: World) -> dict[str, list[str]]:
@@ -60,7 +66,6 @@ CHAIN = ["base v2", "certs v1", "keys v1"]
 
 def test_what_a_package_needs_is_brought_to_every_cluster_that_lacks_it(edges: World) -> None:
     assert generated(edges) == {"edge-1": CHAIN, "edge-3": CHAIN}
-    edges.run("apply")
 
     drafts = [ref for ref in edges.all_refs()["edge-1.git"] if ref.startswith("refs/heads/drafts/")]
     assert [ref.split("/")[3] for ref in drafts] == ["base", "certs", "keys", "portal", "web"]
@@ -76,7 +81,6 @@ def test_what_a_package_needs_is_brought_to_every_cluster_that_lacks_it(edges: W
     ["a set that does not parse", "a set that is wrong", "no blueprints", "no manifests", "another variant"],
 )
 def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> None:
-    edges.run("apply")
     with edges.edit("control", "Want nothing any more") as copy:
         (copy / VARIANTS / "portal.yaml").unlink()
         match blind:
@@ -106,7 +110,6 @@ def test_ignorance_deletes_nothing_that_was_needed(edges: World, blind: str) -> 
 
 @pytest.mark.parametrize("way", ["deleted", "upgraded"])
 def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None:
-    edges.run("apply")
     for package in ("web", "base", "certs"):
         edges.run("approve", f"edge-3/{package}")
     edges.run("apply")
@@ -135,7 +138,6 @@ def test_what_stands_on_main_keeps_what_it_needs(edges: World, way: str) -> None
 
 
 def test_without_its_record_what_was_generated_is_nobodys_to_delete(edges: World) -> None:
-    edges.run("apply")
     for package in ("base", "certs", "keys", "web"):
         edges.run("approve", f"edge-3/{package}")
     edges.run("apply")
