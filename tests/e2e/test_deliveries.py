@@ -7,26 +7,29 @@ from pathlib import Path
 import pytest
 
 from reconciler.base.errors import Exit
-from tests.support.world import World, build_world, git
+from tests.support.world import World, build_world, git, restored
 
 WORLDS = Path(__file__).resolve().parents[2] / "fixtures/worlds"
 NET = "dependencies/providers/acme-net.yaml"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return build_world(WORLDS / "70-crossplane-delivery", tmp_path / "w")
-
-
 def delivered(world: World) -> World:
-    assert world.run("apply").code == 0
-    assert world.run("approve", "dev/dependencies").code == 0
-    assert world.run("apply").code == 0
+    for line in (("apply",), ("approve", "dev/dependencies"), ("apply",)):
+        assert world.run(*line).code == 0
     return world
 
 
+def delivery(name: str = "70-crossplane-delivery") -> World:
+    """Return a world whose packages are delivered."""
+    return restored(f"delivered-{name}", lambda root: delivered(build_world(WORLDS / name, root)))
+
+
+@pytest.fixture
+def world() -> World:
+    return delivery()
+
+
 def test_generated_files_among_the_manifests_are_no_input(world: World) -> None:
-    delivered(world)
     before = world.run("lock", "--output", "json").out
     with world.edit("control", "Copy what was generated") as copy:
         text = git(world.root / "dev.git", "show", f"main:{NET}")
@@ -57,7 +60,6 @@ def test_a_repository_that_is_its_own_control_repository_rests(tmp_path: Path) -
 
 
 def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(world: World) -> None:
-    delivered(world)
     (world.root / "dev.git").rename(world.root / "away.git")
     world.lay(WORLDS / "70-crossplane-delivery/steps/net-1.6")
 
@@ -77,9 +79,9 @@ def test_an_unreachable_repository_keeps_its_package_and_the_lock_is_written(wor
     ],
 )
 def test_a_manifest_that_names_an_unknown_package_takes_nothing_from_a_cluster(
-    tmp_path: Path, name: str, manifest: str, package: str, subject: str
+    name: str, manifest: str, package: str, subject: str
 ) -> None:
-    world = delivered(build_world(WORLDS / name, tmp_path / "w"))
+    world = delivery(name)
     before = world.all_refs()["dev.git"]
     path = f"manifests/clusters/dev/{manifest}.yaml"
     world.propose_nothing("typo")
@@ -110,7 +112,6 @@ def test_a_manifest_that_names_an_unknown_package_takes_nothing_from_a_cluster(
 
 
 def test_a_file_that_a_person_deleted_is_not_generated_again_before_it_changes(world: World) -> None:
-    delivered(world)
     with world.edit("dev", "We do not want it") as copy:
         (copy / NET).unlink()
 
@@ -140,8 +141,8 @@ def test_package_of_a_user_is_not_in_review_with_what_another_draft_changes(tmp_
     assert row("shop") == ("1.0.0", "", "published")
 
 
-def test_upgrade_says_why_a_newer_version_is_not_chosen(tmp_path: Path) -> None:
-    world = delivered(build_world(WORLDS / "71-carvel-delivery", tmp_path / "w"))
+def test_upgrade_says_why_a_newer_version_is_not_chosen() -> None:
+    world = delivery("71-carvel-delivery")
     with world.edit("control", "Release what has no solution") as copy:
         text = (copy / "index/shop.io/1.0.0/package.yaml").read_text()
         (copy / "index/shop.io/2.0.0").mkdir()
@@ -158,8 +159,8 @@ def test_upgrade_says_why_a_newer_version_is_not_chosen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["db.io", "carvel:db.io"])
-def test_locked_package_without_a_version_in_the_index_is_a_name(tmp_path: Path, name: str) -> None:
-    world = delivered(build_world(WORLDS / "71-carvel-delivery", tmp_path / "w"))
+def test_locked_package_without_a_version_in_the_index_is_a_name(name: str) -> None:
+    world = delivery("71-carvel-delivery")
     with world.edit("control", "Remove every version") as copy:
         shutil.rmtree(copy / "index/db.io")
 
