@@ -166,12 +166,15 @@ def _likely_cause(planned: PlannedRun, package: str) -> Problem | None:
     A manifest that cannot be parsed names no package, nor does a set. That of another package is no cause.
     """
     packages = {
-        ObjectKey(GROUP, "PackageVariant", *variant.key): f"{downstream.repo}/{downstream.package}"
+        ObjectKey(GROUP, "PackageVariant", *variant.key): (
+            downstream.package,
+            f"{downstream.repo}/{downstream.package}",
+        )
         for variant in planned.inputs.inventory.variants
         if (downstream := variant.manifest.spec.downstream) is not None and downstream.package
     }
     problems = [p for p in planned.plan.problems if p.reason != Reason.REPOSITORY_UNAVAILABLE]
-    of_package = [p for p in problems if p.owner is not None and packages.get(p.owner) == package]
+    of_package = [p for p in problems if p.owner is not None and package in packages.get(p.owner, ())]
     of_none = (p for p in problems if p.owner is None or p.owner not in packages)
     return next(iter(of_package), next(of_none, None))
 
