@@ -1,5 +1,6 @@
 """What is judged of a package, against what, and by which snapshot."""
 
+import json
 from typing import Any, NamedTuple
 
 import pytest
@@ -98,6 +99,37 @@ def test_proposal_is_judged_against_what_its_cluster_has(case: Case) -> None:
     judgements = [(j.verdict, j.cluster, j.object) for j in rendered.variants[WEB].judgements]
     refused = [(AdmissionVerdict.REFUSED, "edge", "Deployment shop/web")]
     assert judgements == (refused if case.is_refused else [])
+
+
+API = "admissionregistration.k8s.io/v1"
+EVERY_CHANGE = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["*"]}
+RULE = {"expression": "object.spec.replicas <= 5", "message": "too many replicas"}
+POLICY = {
+    "apiVersion": API,
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "few"},
+    "spec": {"matchConstraints": {"resourceRules": [EVERY_CHANGE]}, "validations": [RULE]},
+}
+BINDING = {
+    "apiVersion": API,
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "few-all"},
+    "spec": {"policyName": "few", "validationActions": ["Deny"]},
+}
+RULES = {f"{body['kind']}.yaml": File.of(json.dumps(body).encode()) for body in (POLICY, BINDING)}
+
+
+@pytest.mark.parametrize(("main", "new", "count"), [({}, RULES, 0), (RULES, RULES, 1), ({}, {}, 0)])
+def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(
+    main: Files, new: Files, count: int
+) -> None:
+    scaled = package("old")["d.yaml"].data.replace(b"spec:\n", b"spec:\n  replicas: 7\n", 1)
+    contents = {MAIN: {**package("old"), **main}, NEW: {"d.yaml": File.of(scaled), **new}}
+
+    rendered = judged(world(views=(edge(),)), contents, fresh=Package(NEW, contents[NEW]))
+
+    messages = [str(judgement.message) for judgement in rendered.variants[WEB].judgements]
+    assert messages == ["policy few: too many replicas"] * count
 
 
 OLDEST = COMMIT.time - Policy().snapshot.max_age_s
