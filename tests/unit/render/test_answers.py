@@ -83,11 +83,11 @@ ANSWERS: DecisionTable[str] = DecisionTable(
     {
         "policy": ("", "upstream", "local"),
         "the draft has": ("local's", "upstream's", "a third"),
-        "kept": ("nothing", "these values", "other values", "the place"),
+        "kept": ("nothing", "these values", "main's values", "other values", "the place"),
         "our newest commit asks about": ("nothing", "what main has", "what the draft has"),
     },
     [
-        ({"kept": ("these values", "the place")}, "keep", "a person kept the value"),
+        ({"kept": ("these values", "main's values", "the place")}, "keep", "a person kept the value"),
         ({"policy": "upstream", "the draft has": "upstream's"}, "policy", "upstream's by policy"),
         ({"policy": "local", "the draft has": "local's"}, "policy", "local's by policy"),
         ({"policy": ("upstream", "local")}, "edit", "people wrote another value than the policy's"),
@@ -119,6 +119,7 @@ def answered(case: Case) -> str:
     kept = {
         "nothing": [],
         "these values": [name("new", now)],
+        "main's values": [name("new", "mine")],
         "other values": [name("older", now)],
         "the place": [name("", "").without_mark],
     }[case["kept"]]
@@ -135,6 +136,16 @@ def answered(case: Case) -> str:
 @pytest.mark.parametrize("row", ANSWERS.rows, ids=str)
 def test_conflict_is_open_or_answered_as_in_the_table(row: Row[str]) -> None:
     assert ANSWERS.mistakes(row, answered) == []
+
+
+def test_conflict_of_the_draft_replaces_the_same_one_of_main() -> None:
+    of_draft = context(answers=Answers({}, {}, frozenset()), files=package({"app.yaml": resource("drafted")}))
+
+    ((conflict,), _) = classify_conflicts(
+        [(CONFLICT, None)], [(replace(CONFLICT, local="drafted"), None)], of_draft
+    )
+
+    assert (conflict.local, conflict.name) == ("drafted", str(name("new", "drafted")))
 
 
 FULL = "Keep: web/app.yaml ConfigMap/app data.color aaaaaa-bbbbbb"
