@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.apply import plan
 from reconciler.apply.dashboard import DashboardWriter
-from reconciler.apply.outcome import EffectKind, Result, failed_result
+from reconciler.apply.outcome import EffectKind, Result, failed_result, merge_results
 from reconciler.apply.plan import apply_changes
 from reconciler.apply.state import Branch, read_branch, write_branch
 from reconciler.base import effects
@@ -57,6 +57,19 @@ def test_failed_effect_and_each_of_its_packages_have_error_and_hint() -> None:
     ]
     assert result.unfinished == dict.fromkeys([web, db], Unfinished("no", "Ask.", pushed=True))
     assert result.exits == {Exit.REFUSED}
+
+
+def test_package_that_two_results_left_unfinished_has_the_first_reason() -> None:
+    web, db = PackageKey("u", "web"), PackageKey("u", "db")
+    first, second = (failed_result("edge", RefusedError(why), [web], why) for why in ("one", "two"))
+
+    merged = merge_results([first, second, Result(unfinished={db: Unfinished("three")}, remaining=2)])
+
+    assert {package.path: why.message for package, why in merged.unfinished.items()} == {
+        "web": "one",
+        "db": "three",
+    }
+    assert ([effect.ref for effect in merged.effects], merged.remaining) == (["one", "two"], 2)
 
 
 class World:

@@ -50,6 +50,7 @@ CASES = [
     Case("latest is the newest", "set-labels:latest", "", ""),
     Case("below the range is not ours", "set-labels:v0.1.5", "", None),
     Case("above the range is not ours", "set-namespace:v0.5.0", "", None),
+    Case("a floating minor above what we know", "set-labels:v0.3", "", None),
     Case("a floating major is more than we know", "set-namespace:v0", "", None),
     Case("another registry's function of the same name", "example.com/acme/set-labels:v0.2", "", None),
     Case("an unknown function", "no-such-function:v1", "", None),
@@ -134,6 +135,14 @@ def test_every_claim_has_a_builtin_or_a_runtime() -> None:
     assert all(first.high == second.low for c in CLAIMS.values() for first, second in pairwise(c))
 
 
+STUDIED = ", ".join(
+    f"v{low} to v{newest}"
+    for low, newest in (
+        *(("0.1.4", "0.1.4"), ("0.2.0", "0.2.0"), ("0.4.0", "0.4.1"), ("0.4.2", "0.4.2"), ("0.4.3", "0.4.5")),
+    )
+)
+
+
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
@@ -142,6 +151,7 @@ def test_every_claim_has_a_builtin_or_a_runtime() -> None:
         ("set-label:v0.2", "Did you mean set-labels:v0.2?"),
         ("gcr.io/kpt-fn/set-label:v9.9", "Did you mean gcr.io/kpt-fn/set-labels:v0.2.5?"),
         ("gcr.io/kpt-fn/set-labels:v9.9", "Versions: v0.2.0 to v0.2.5."),
+        ("set-namespace:v9.9.9", f"Versions: {STUDIED}."),
         ("gcr.io/kpt-fn/zzzz:v1", ""),
     ],
 )

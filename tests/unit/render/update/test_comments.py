@@ -107,6 +107,17 @@ def test_every_dropped_comment_of_kptfile_is_listed(place: str, who: str) -> Non
     assert all(f"# {place} {mark}" in seen for mark in who)
 
 
+def test_comment_between_resources_that_both_sides_changed_is_yours_and_says_so() -> None:
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: app\n"
+    texts = [f"# licence {mark}\n---\n{head}data: {{size: {mark}}}\n" for mark in ("one", "two", "mine")]
+
+    updated = update_package(*[package({"Kptfile": kptfile("web"), "app.yaml": text}) for text in texts])
+
+    assert updated.files["app.yaml"].data.decode() == texts[2]
+    (dropped,) = updated.decided
+    assert (dropped.conflict.path, dropped.conflict.upstream) == ("app.yaml", "# licence two")
+
+
 @pytest.mark.parametrize("who", ["u", "k", "uk"])
 def test_every_dropped_comment_between_resources_is_listed(who: str) -> None:
     def text(mark: str, size: int) -> str:
