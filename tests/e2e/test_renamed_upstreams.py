@@ -6,20 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.world import World, build_world, git
+from tests.support.world import World, build_world, git, restored
 
 SOURCE = Path(__file__).resolve().parents[2] / "fixtures/worlds/99-a-list-of-upstreams"
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    """A set of web and db in three clusters, in two waves; people consent to three deletions."""
-    world = build_world(SOURCE, tmp_path / "w")
+def make_world(root: Path) -> World:
+    world = build_world(SOURCE, root)
     for _ in range(2):
         world.run("apply")
         world.run("approve", "--all")
     world.run("apply")
     return world
+
+
+@pytest.fixture
+def world() -> World:
+    """A set of web and db in three clusters, in two waves; people consent to three deletions."""
+    return restored("renamed-upstreams", make_world)
 
 
 def swap(world: World, new: str, own: str = "charts") -> None:
