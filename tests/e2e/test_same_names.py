@@ -43,6 +43,9 @@ def rows(world: World, *line: str) -> dict[str, str]:
 
 def test_every_one_is_approved_under_a_name_of_its_own(world: World) -> None:
     assert sorted(rows(world).values()) == ["default/edge-1/db", DEFAULT, OTHER]
+    for name in (OTHER, "other/edge-1#1"):
+        assert world.run("pr", "show", name).code == Exit.DONE
+        assert world.run("explain", name).out.startswith(f"{OTHER}: ")
     said = world.run("approve", "--all")
 
     assert said.code == Exit.DONE
@@ -78,8 +81,6 @@ def test_a_name_without_namespace_is_refused_with_names_that_work(
     name = next(word for word in line if word.startswith("edge-1"))
     assert f"hint: Name the namespace, too: default/{name}, other/{name}." in said.err
     assert len(rows(world)) == 3
-    assert world.run("pr", "show", f"other/{name}").code == Exit.DONE
-    assert world.run("explain", f"other/{name}").out.startswith(f"{OTHER}: ")
 
 
 def test_a_conflict_is_of_its_own_package_and_answered_there(

@@ -254,14 +254,18 @@ def test_import_takes_names_and_versions_from_the_files_and_says_what_is_there(c
 
 
 @pytest.mark.parametrize(
-    ("path", "text"),
+    ("path", "text", "told"),
     [
-        ("packages/db.yaml", PACKAGE + "kind: twice"),
-        ("platform/v1.2.0/crossplane.yaml", "a: ["),
-        ("platform/v1.2.0/apis/broken.yaml", "a: ["),
+        ("packages/db.yaml", PACKAGE + "kind: twice", ""),
+        ("platform/v1.2.0/crossplane.yaml", "a: [", ""),
+        ("platform/v1.2.0/apis/broken.yaml", "a: [", ""),
+        ("porter.yaml", "version: 0.1.0\nregistry: x.io\n", "1: MissingField: The file does not say what"),
+        ("shop.yaml", PACKAGE.replace("{refName: db.io,", "\n {refName: db.io,"), "5:28: InvalidVersion"),
     ],
-)
-def test_a_broken_file_that_may_be_of_a_package_is_a_problem(copy: Path, path: str, text: str) -> None:
+)  # fmt: skip
+def test_a_broken_file_that_may_be_of_a_package_is_a_problem_at_its_place(
+    copy: Path, path: str, text: str, told: str
+) -> None:
     given = copy.parent / "given"
     for name, content in {"platform/v1.2.0/package.yaml": CONFIGURATION, path: text}.items():
         (given / name).parent.mkdir(parents=True, exist_ok=True)
@@ -269,7 +273,8 @@ def test_a_broken_file_that_may_be_of_a_package_is_a_problem(copy: Path, path: s
 
     imported = invoke(copy, "import", str(given), "--source", "x.io/*")
 
-    assert f"problem: {given}/{path}:" in imported.output
+    assert f"problem: {given}/{path}:{told}" in imported.output
+    assert imported.output.count("problem:") == 1
 
 
 def test_two_files_of_one_version_name_each_other_and_none_is_taken(copy: Path, tmp_path: Path) -> None:
@@ -327,26 +332,6 @@ def test_a_package_with_two_manifests_is_not_guessed(copy: Path, tmp_path: Path)
         both.output
     )
     assert "1 file: 1 version added" in alone[0]
-
-
-def test_bundle_without_a_name_is_not_called_as_its_registry_is(copy: Path, tmp_path: Path) -> None:
-    file = tmp_path / "porter.yaml"
-    file.write_text("version: 0.1.0\nregistry: r.io\n")
-
-    said = invoke(copy, "import", str(file), "--source", "r.io/*")
-
-    assert f"{file}:1: MissingField: The file does not say what the package is called" in said.output
-
-
-def test_what_an_imported_file_has_wrong_is_told_at_its_field(copy: Path, tmp_path: Path) -> None:
-    file = tmp_path / "shop.yaml"
-    head = "apiVersion: data.packaging.carvel.dev/v1alpha1\nkind: Package\nmetadata: {name: shop.io}\n"
-    file.write_text(f"{head}spec:\n  refName: shop.io\n  version: one\n")
-
-    said = invoke(copy, "import", str(file))
-
-    assert f"{file}:6:12: InvalidVersion" in said.output
-    assert said.output.count("problem:") == 1
 
 
 def test_import_makes_a_version_of_every_tag_of_a_repository(copy: Path) -> None:

@@ -69,10 +69,6 @@ def test_block_keeps_its_lines_and_no_line_of_it_ends_it() -> None:
     assert block("a\u202e\n\n```\n", "diff") == "````diff\na\\u202e\n\n```\n\n````"
 
 
-def test_printable_text_is_left_alone() -> None:
-    assert terminal("clusters/edge-01 é 名") == "clusters/edge-01 é 名"
-
-
 def test_no_code_point_gets_out_that_is_obeyed_or_not_seen() -> None:
     ignorable = {chr(code) for start, end in IGNORABLE for code in range(start, end)}
     every = [chr(code) for code in range(0x110000)]
@@ -93,10 +89,6 @@ def test_every_other_code_point_is_left_alone() -> None:
     plain.remove("\u2800")  # the blank of Braille, which is drawn as nothing
 
     assert terminal("".join(plain)) == "".join(plain)
-
-
-def test_variation_selector_of_an_emoji_is_spelled_out() -> None:
-    assert terminal("\u26a0\ufe0f ok") == "\u26a0\\ufe0f ok"
 
 
 encodable = hostile.map(lambda text: text.encode(errors="ignore").decode())
