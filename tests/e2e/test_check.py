@@ -228,9 +228,13 @@ def test_the_base_decides_credentials_what_is_executed_and_whom_to_talk_to(root:
         propose(root, {"reconciler.yaml": stolen, "manifests/evil.yaml": evil})
 
         said = check(root, PRECIOUS="a-precious-token")
+        more = {manifest("edge-1", "web"): variant("edge-1", "web", revision=2)}
+        control.commit(more, branch="more", start="feature")
+        line = ("check", "--control", "control.git", "--base", "feature", "--head", "more")
+        based = run(root, *line, PRECIOUS="a-precious-token")
         asked = list(server.requests)
 
-    assert asked == []
+    assert (asked, "RepositoryRefused: " in based.out) == ([], True), based
     assert "RepositoryRefused: " in said.out
     assert "that the merged configuration does not name" in said.out
     assert said.code == 3
