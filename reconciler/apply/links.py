@@ -97,9 +97,9 @@ def find_web(remote: str, rules: Iterable[ForgeRule]) -> Web | None:
         kind = rule.kind if rule is not None else _HOSTS.get(match[2])
         return Web(kind, f"{match[1]}://{match[2]}/{match[3]}") if kind else None
     # By SSH a forge may have another host or port than its pages.
-    match = _SSH.fullmatch(remote)
-    kind = _HOSTS.get(match[1]) if match else None
-    return Web(kind, f"https://{match[1]}/{match[2]}") if match and kind else None
+    if (match := _SSH.fullmatch(remote)) and (kind := _HOSTS.get(match[1])):
+        return Web(kind, f"https://{match[1]}/{match[2]}")
+    return None
 
 
 class Links(Struct, frozen=True):

@@ -72,15 +72,12 @@ def test_package_is_unchanged_if_only_its_origin_and_own_values_differ(
         ({"draft": SimpleNamespace(append_only=False)}, True),
         ({"draft": SimpleNamespace(append_only=True)}, False),
         ({"local": None}, False),
+        ({"unready": ("gate a",)}, False),
+        ({"missing": ()}, False),
     ],
 )
 def test_package_is_proposed_unless_its_rollout_alone_decides(fields: dict[str, Any], is_same: bool) -> None:
     assert is_unchanged(REVISION(MAIN), **fields) is is_same
-
-
-def test_package_that_is_not_ready_or_of_no_rollout_is_proposed() -> None:
-    assert not is_unchanged(REVISION(MAIN), unready=("gate a",))
-    assert not is_unchanged(REVISION(MAIN), missing=())
 
 
 def is_unchanged(files: Files, *, unready: Any = (), missing: Any = (WEB,), **fields: Any) -> bool:
