@@ -97,9 +97,7 @@ def test_change_of_a_version_has_its_cause(old, new, expected) -> None:
             ("add", "carvel:log", "", "1.0.0", "a manifest asks for it")]),
     ],
 )  # fmt: skip
-def test_object_that_installs_another_package_is_one_change(
-    namespace: str, expected: list[tuple[str, ...]]
-) -> None:
+def test_object_that_installs_another_package_is_one_change(namespace, expected) -> None:
     before, after = (
         msgspec.structs.replace(
             package(name, "1.0.0", "user", kind="PackageInstall"),

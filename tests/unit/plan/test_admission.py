@@ -120,9 +120,7 @@ RULES = {f"{body['kind']}.yaml": File.of(json.dumps(body).encode()) for body in 
 
 
 @pytest.mark.parametrize(("main", "new", "count"), [({}, RULES, 0), (RULES, RULES, 1), ({}, {}, 0)])
-def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(
-    main: Files, new: Files, count: int
-) -> None:
+def test_policy_of_the_same_change_does_not_govern_and_one_on_main_does(main, new, count) -> None:
     scaled = package("old")["d.yaml"].data.replace(b"spec:\n", b"spec:\n  replicas: 7\n", 1)
     contents = {MAIN: {**package("old"), **main}, NEW: {"d.yaml": File.of(scaled), **new}}
 

@@ -6,7 +6,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP, PackageVariantSpec
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Draft, PullState, Source
+from reconciler.inventory.inventory import PullState, Source
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.refs import short_branch
 from reconciler.plan.changes import Op
@@ -110,9 +110,7 @@ RELEASE = a_draft(header=KptfileHeader())
     ],
     ids=["open", "closed", "merged", "on main", "other people's", "of content"],
 )
-def test_package_is_not_taken_over_while_its_release_is_open(
-    draft: Draft, state: PullState, *, is_kept: bool
-) -> None:
+def test_package_is_not_taken_over_while_its_release_is_open(draft, state, is_kept) -> None:
     package = a_package(main_tree=oid("b1"), main_header=KptfileHeader(), drafts=(draft,))
     pulls = (a_pull(state, head=short_branch(draft.ref), head_oid=draft.tip.oid),)
     target = PlanTarget(PACKAGE, repository("edge"), package, owner=OTHER, main_owner=OTHER, pulls=pulls)

@@ -1,7 +1,5 @@
 """Values of a plan: what a change without effects keeps, and the side that an answer drops."""
 
-from typing import Literal
-
 import pytest
 
 from reconciler.base.errors import Exit
@@ -63,9 +61,7 @@ def test_package_as_its_draft_has_it_after_the_change(writes, group, written) ->
         (0, {Exit.WAITING, Exit.INVALID_INPUT}, Exit.INVALID_INPUT),
     ],
 )
-def test_waiting_for_people_is_no_failure_where_the_configuration_tolerates_it(
-    waiting: Literal[0, 7], exits: set[Exit], shown: Exit
-) -> None:
+def test_waiting_for_people_is_no_failure_where_the_configuration_tolerates_it(waiting, exits, shown) -> None:
     context = web_context(inventory={"policy": Policy(exit=ExitPolicy(waiting=waiting))})
 
     assert exit_of(Plan(exits=frozenset(exits), context=context)) is shown

@@ -3,13 +3,7 @@
 import pytest
 
 from reconciler.api.porch import GitRepository
-from reconciler.inventory.inventory import (
-    Commit,
-    PullRequest,
-    PullState,
-    RepositoryView,
-    repository_commits,
-)
+from reconciler.inventory.inventory import Commit, PullRequest, PullState, RepositoryView, repository_commits
 from reconciler.names.objects import Signature, commit_bytes, object_id, tree_id
 from reconciler.plan.drafts import next_workspace, revision_name, start_branch, with_lines
 from reconciler.policy import Author, CommitPolicy
@@ -142,7 +136,5 @@ def a_head(path: str, number: int, state: PullState = PullState.CLOSED) -> PullR
         ((a_pull(head="drafts/web/mine-3"),), 1),
     ],
 )
-def test_workspace_of_an_ended_pull_request_is_not_used_again(
-    pulls: tuple[PullRequest, ...], number: int
-) -> None:
+def test_workspace_of_an_ended_pull_request_is_not_used_again(pulls, number) -> None:
     assert next_workspace(a_target(pulls=pulls)) == f"packagevariant-{number}"

@@ -6,13 +6,7 @@ from reconciler.api.kptfile import KptfileHeader
 from reconciler.api.porch import GROUP
 from reconciler.base.defects import DefectError
 from reconciler.expand import expand
-from reconciler.inventory.inventory import (
-    Commit,
-    GroupBranch,
-    PackageState,
-    RepositoryRole,
-    RepositoryView,
-)
+from reconciler.inventory.inventory import Commit, GroupBranch, PackageState, RepositoryRole, RepositoryView
 from reconciler.names.ids import ObjectKey, ObjectName, PackageKey
 from reconciler.plan.context import build_context, make_target
 from reconciler.render.rendered import Rendered
@@ -47,9 +41,7 @@ def packages(*paths: str, owner: str = "", location: str = "") -> dict[str, Pack
         ({"name": "north", "directory": "site"}, "edge"),
     ],
 )
-def test_repository_has_its_namespace_where_another_place_has_its_name(
-    place: dict[str, str], label: str
-) -> None:
+def test_repository_has_its_namespace_where_another_place_has_its_name(place, label) -> None:
     other = repository(**{"name": "edge", "url": URL, **place}, namespace="team")
 
     assert world(views=(EDGE, other)).label(EDGE.key) == label

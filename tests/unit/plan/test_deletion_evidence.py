@@ -277,9 +277,7 @@ def test_claims_of_stalled_variants_leave_out_repositories_that_are_not_register
 
 
 @pytest.mark.parametrize(("is_new", "reason"), [(True, Reason.OWNER_STALLED), (False, None)])
-def test_variant_that_was_there_before_may_not_be_one_under_a_new_name(
-    *, is_new: bool, reason: Reason | None
-) -> None:
+def test_variant_that_was_there_before_may_not_be_one_under_a_new_name(is_new, reason) -> None:
     claimant = ObjectName("defalt", "renamed")
     records = {} if is_new else {claimant: plan_values.a_record(namespace="defalt", name="renamed")}
     stalled = frozenset({ObjectKey(GROUP, "PackageVariant", *claimant)})

@@ -394,9 +394,7 @@ def test_pin_is_kept_with_the_record_or_while_a_person_holds_it(change, fields, 
         ("d2", {"writes": (WRITE,)}, False),
     ],
 )
-def test_refusal_to_merge_is_kept_while_the_draft_has_that_head(
-    head: str, change: dict[str, Any], *, is_kept: bool
-) -> None:
+def test_refusal_to_merge_is_kept_while_the_draft_has_that_head(head, change, is_kept) -> None:
     refused = RefusedMerge(head=oid(head), basis="a", first=1, last=2)
     draft = a_draft(tip=Commit(oid("d2"), 1))
 

@@ -208,9 +208,7 @@ def test_content_of_a_pull_request(change, target, resolved, want) -> None:
         ({"title": "Mine"}, True),
     ],
 )
-def test_pull_request_is_right_with_every_label_and_whatever_title(
-    there: dict[str, Any], *, is_as_planned: bool
-) -> None:
+def test_pull_request_is_right_with_every_label_and_whatever_title(there, is_as_planned) -> None:
     assert is_right(replace(PLANNED, **there), PLANNED) is is_as_planned
 
 
@@ -290,9 +288,7 @@ def test_digest_of_unknown_content_follows_reason_and_message() -> None:
     change = a_change(Op.KEEP, Reason.PAUSED, writes=(), pull=a_pull(), variant=None, message="one")
     others = [replace(change, message="two"), replace(change, reason=Reason.REJECTED)]
 
-    digests = {planned(each).pull.digest for each in (change, *others)}
-
-    assert len(digests) == 3
+    assert len({planned(each).pull.digest for each in (change, *others)}) == 3
 
 
 LOSS = Loss("dev", NamedObject("Provider", "", "aws"), "Bucket.s3.io", 2, is_complete=True)
@@ -314,8 +310,7 @@ def test_digest_follows_everything_that_the_text_is_made_of() -> None:
     digests = [planned(change).pull.digest for change in changes]
 
     assert len({*digests}) == len(changes)
-    moved = replace(asked, location=Location("web.yaml", 9))
-    assert planned(moved).pull.digest == digests[0]
+    assert planned(replace(asked, location=Location("web.yaml", 9))).pull.digest == digests[0]
 
 
 def test_digest_of_a_lock_follows_its_pins_and_edits_in_any_order() -> None:

@@ -252,9 +252,7 @@ def test_variant_without_a_package_has_a_status_too(placed, problems, want) -> N
         (RecordedStatus("held back", 0, ""), 33),
     ],
 )
-def test_variant_without_a_package_keeps_the_time_of_the_same_status(
-    recorded: RecordedStatus, since: int
-) -> None:
+def test_variant_without_a_package_keeps_the_time_of_the_same_status(recorded, since) -> None:
     context = web_context(inventory={"statuses": {WEB: recorded}})
 
     assert [status.since for status in package_statuses(context, [CONTESTED], {})] == [since]
@@ -268,9 +266,7 @@ def test_variant_without_a_package_keeps_the_time_of_the_same_status(
         ({"problem": Problem(Location("edge.yaml"), Reason.REPOSITORY_UNAVAILABLE, "It is down")}, 1),
     ],
 )
-def test_record_of_an_unread_repository_has_a_status_unless_another_shard_reads_it(
-    view: dict[str, Any], count: int
-) -> None:
+def test_record_of_an_unread_repository_has_a_status_unless_another_shard_reads_it(view, count) -> None:
     read = {"views": (replace(EDGE, **view),), "records": {WEB: a_record(repository="edge")}}
     context = web_context(inventory=read, desired=Desired(), downstreams={})
 

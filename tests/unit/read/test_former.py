@@ -9,8 +9,8 @@ import pytest
 from reconciler.api.porch import GROUP
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
-from reconciler.inventory.inventory import Commit, Former, RepositoryView
-from reconciler.names.ids import ObjectKey, ObjectName, Oid
+from reconciler.inventory.inventory import Commit, Former
+from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.problems import Problem
 from reconciler.read.former import _message, _Place, find_former, with_distinct_places
 from tests.support.plan_values import WEB, a_record, oid
@@ -96,9 +96,7 @@ UNREAD = Problem(Location("new.yaml"), Reason.REPOSITORY_UNAVAILABLE, "It does n
         (replace(NEW, former=FORMER), {NEW.remote: oid("a1")}, False),
     ],
 )
-def test_former_place_whose_history_a_registered_one_has_may_be_that_one(
-    new: RepositoryView, known: dict[str, Oid], *, is_copy: bool
-) -> None:
+def test_former_place_whose_history_a_registered_one_has_may_be_that_one(new, known, is_copy) -> None:
     mirrors = SimpleNamespace(
         open=lambda remote: SimpleNamespace(find_commit=lambda oid: oid if known.get(remote) == oid else None)
     )

@@ -106,9 +106,7 @@ def test_draft_from_which_a_person_deleted_its_package_is_emptied(
     repo.commit(made, branch=branch, start="main", who=who, message=message(**{path: "w1"}))
     repo.commit(dict.fromkeys(made, None) | kept, branch=branch)
 
-    groups = [(set(found.dropped), set(found.deleted)) for found in read().groups]
-
-    assert groups == ([group] if group else [])
+    assert [(set(found.dropped), set(found.deleted)) for found in read().groups] == ([group] if group else [])
 
 
 def test_group_has_no_commit_of_the_main_that_it_left(tmp_path: Path, repo: Repo) -> None:

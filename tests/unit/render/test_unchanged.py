@@ -57,9 +57,7 @@ REVISION = edited("web/v1", "web/v2")
         (lambda files: {"Kptfile": files["Kptfile"]}, False),
     ],
 )
-def test_package_is_unchanged_if_only_its_origin_and_own_values_differ(
-    edit: Callable[[Files], Files], is_same: bool
-) -> None:
+def test_package_is_unchanged_if_only_its_origin_and_own_values_differ(edit, is_same) -> None:
     assert is_unchanged(edit(MAIN)) is is_same
 
 

@@ -73,9 +73,7 @@ FORMER = ObjectName("default", "former")
         ("", WEB, True),
     ],
 )
-def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(
-    owner: str, recorded: ObjectName, is_gone: bool
-) -> None:
+def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(owner, recorded, is_gone) -> None:
     head = kptfile("web", owner=owner, location="edge/web" if owner else "")
     local = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("  zone: a\n")})
     original = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("")})

@@ -1,7 +1,6 @@
 """Owners of packages, our drafts of them, and what main has of those; also under renamed Repositories."""
 
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -319,9 +318,7 @@ def test_ownership_follows_its_tables(name: str, row: Row[object]) -> None:
     ],
 )
 @pytest.mark.parametrize("is_there", [True, False])
-def test_policy_at_the_end_is_that_of_the_last_manifest(
-    *, manifest: Any, recorded: str, policy: str, is_there: bool
-) -> None:
+def test_policy_at_the_end_is_that_of_the_last_manifest(manifest, recorded, policy, is_there) -> None:
     """A set may be there without the target; a variant that is there is not at its end."""
     is_set = manifest is not None and manifest.manifest.kind == "PackageVariantSet"
     record = a_record(name="mine", set_name="fleet" if is_set else "", deletion_policy=recorded)

@@ -356,9 +356,7 @@ def before(number: int, values: str | None = "") -> RolloutPin:
         ({"gone": before(1), "first": before(2)}, before(2)),
     ],
 )
-def test_earlier_revision_is_that_of_the_last_wave_and_values_those_of_all(
-    members: dict[str, RolloutPin | None], earlier: RolloutPin | None
-) -> None:
+def test_earlier_revision_is_that_of_the_last_wave_and_values_those_of_all(members, earlier) -> None:
     one_each = tuple(
         RolloutMember(namespace="default", name=wave, wave=wave, before=pin) for wave, pin in members.items()
     )

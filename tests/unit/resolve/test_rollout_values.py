@@ -8,15 +8,7 @@ from reconciler.policy import RolloutPolicy
 from reconciler.policy.rollouts import Wave
 from reconciler.resolve.rollout_model import ROLL_BACK, RolloutPhase
 from tests.support.model import MAIN, blueprint
-from tests.support.rollouts import (
-    EDGES,
-    POLICY,
-    RolloutWorld,
-    config_map,
-    row,
-    the_rollout,
-    updated,
-)
+from tests.support.rollouts import EDGES, POLICY, RolloutWorld, config_map, row, the_rollout, updated
 from tests.support.values import replace
 
 FIRST = ["a1", "a2"]

@@ -280,9 +280,7 @@ def test_charts_of_a_draft_count_like_those_of_main(package: dict[str, Any], *, 
         ({"spec": {"injectors": [{"name": "blue"}]}}, {}, False),
     ],
 )
-def test_main_is_replaced_only_where_it_is_what_was_made_of_the_base(
-    record: dict[str, Any] | None, resolved: dict[str, Any], *, is_unedited: bool
-) -> None:
+def test_main_is_replaced_only_where_it_is_what_was_made_of_the_base(record, resolved, is_unedited) -> None:
     made = {"upstream_tree": a_pin(1).tree, "output_tree": oid("b1"), "unedited": (oid("b1"),)}
     outcome = a_resolved(**{"pin": a_pin(2), "base": a_pin(1), "local": oid("b1"), **resolved})
 
