@@ -471,7 +471,11 @@ def early_deletions(plan: Plan) -> Mapping[Place, Text]:
         moved = former.message if former is not None else str(change.message)
         why = ""
         if successor is None or successor.main_owner != owner:
-            why = f"{moved}, and the package is not merged there yet"
+            place = (
+                package_label(resolved.view, resolved.downstream.path, context.inventory) if resolved else ""
+            )
+            where = f"at {place}" if place else "there"
+            why = f"{moved}, and the package is not merged {where} yet"
         elif target.package.main_tree and target.package.main_tree not in (record.unedited or ()):
             why = f"{moved}, and what people may have edited is in the old package alone"
         if why:
