@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ import pytest
 from reconciler.base.errors import ConfigurationError, Exit, Location, UnavailableError, UsageError
 from reconciler.base.reasons import Reason
 from reconciler.base.redact import Redactor
+from reconciler.cli.differences import select_changes
 from reconciler.cli.main import invoke
 from reconciler.cli.output import (
     Output,
@@ -25,10 +27,13 @@ from reconciler.cli.output import (
 )
 from reconciler.inventory.shard import Shard
 from reconciler.inventory.standing import Position, Standing
+from reconciler.names.ids import ObjectName, PackageKey
 from reconciler.names.problems import Problem
+from reconciler.plan.changes import Plan
 from reconciler.report.console import plain
+from reconciler.report.report import Names
 from reconciler.run.options import RunOptions
-from tests.support.plan_values import EDGE
+from tests.support.plan_values import EDGE, URL, WEB, a_change, a_desired, web_context
 from tests.support.sets import repository, world
 from tests.support.values import replace
 
@@ -202,3 +207,24 @@ def test_file_that_is_no_plan_is_not_applied(
 
     assert invoke(["apply", str(tmp_path / "plan.json"), "--control", str(tmp_path)]) == Exit.USAGE
     assert capfd.readouterr().err.startswith(f"error: {tmp_path}/plan.json is no plan\n")
+
+
+@pytest.mark.parametrize(
+    ("texts", "paths"),
+    [
+        (["edge/web"], ["web"]),
+        (["edge/db"], ["a/db"]),
+        (["edge/a/db"], ["a/db"]),
+        (["fleet"], ["web"]),
+        (["default/fl*"], ["web"]),
+        (["edge/*"], ["a/db", "web"]),
+        (["fleet", "edge/db"], ["a/db", "web"]),
+    ],
+)
+def test_differences_are_of_packages_that_have_one_of_the_names(texts: list[str], paths: list[str]) -> None:
+    desired = replace(a_desired(), set_key=ObjectName("default", "fleet"))
+    changes = (a_change(variant=WEB), a_change(package=PackageKey(URL, "a/db")))
+    plan = Plan(changes, context=web_context(variants={WEB: desired}))
+    planned: Any = SimpleNamespace(plan=plan, names=Names("", {EDGE.key: "a"}), inputs=None)
+
+    assert [change.package.path for change in select_changes(planned, texts)] == paths

@@ -373,6 +373,16 @@ def test_written_directory_is_read_back(tmp_path: Path) -> None:
     assert read_directory(tmp_path / "snapshot") == after
 
 
+def test_header_is_not_written_before_all_that_it_counts(tmp_path: Path) -> None:
+    (tmp_path / "team.example.com").touch()
+    files = {"snapshot.yaml": b"", "team.example.com/default.json": b""}
+
+    with pytest.raises(ConfigurationError, match=" cannot be written: "):
+        write_directory(tmp_path, SnapshotFiles(files, frozenset()))
+
+    assert not (tmp_path / "snapshot.yaml").exists()
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_bytes(listing(obj("a")))
     (tmp_path / "snapshot").mkdir()
