@@ -13,6 +13,7 @@ from reconciler.names.objects import File, Files
 from reconciler.render.kptfile import (
     FunctionOwners,
     add_functions,
+    function_name,
     is_own_function,
     kptfile_value,
     shared_inventories,
@@ -357,3 +358,8 @@ def test_inventory_that_came_from_upstream_is_named(path: str, text: str) -> Non
         "It has the inventory one of its upstream"
     ]
     assert not [*shared_inventories(own, upstream)]
+
+
+def test_name_of_an_own_function_is_read_back_where_it_had_dots() -> None:
+    assert function_name("web", "set.labels.v1", 2) == "PackageVariant.web.set-labels-v1.2"
+    assert is_own_function("PackageVariant.web.set-labels-v1.2", "web")
