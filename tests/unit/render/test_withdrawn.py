@@ -85,13 +85,3 @@ def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(owner, recorded,
     (done,), contents = take_back([resolved], trees, inventory, lambda _: [])
 
     assert (b"zone" not in contents[done.local]["package-context.yaml"].data) is is_gone
-
-
-def test_keys_and_injected_values_of_one_context_are_both_withdrawn() -> None:
-    point = POINT.replace("name: conf", "name: kptfile.kpt.dev").replace('mtu: "1500"', "name: web")
-    filled = point.replace("optional\n", f"optional\n{MARKS}") + "  zone: a\n  mtu: b\n"
-    sides = [package({"Kptfile": "", "package-context.yaml": text}) for text in (filled, point)]
-
-    files = without_withdrawn(*sides, PackageVariantSpec(), {"zone": "a"}, keeps_context=True)
-
-    assert files["package-context.yaml"].data.decode() == point
