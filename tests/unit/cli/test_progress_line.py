@@ -132,7 +132,10 @@ def test_seconds_of_a_stage_are_those_of_its_run() -> None:
         pass
     with stage("plan"):
         pass
-    assert [*stage_seconds()] == ["read", "plan"]
+    assert [(name, 0 <= taken < 60) for name, taken in stage_seconds().items()] == [
+        ("read", True),
+        ("plan", True),
+    ]
 
     begin_stages()
 
