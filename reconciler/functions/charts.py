@@ -4,6 +4,7 @@ import gzip
 import io
 import posixpath
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace as changed
 from functools import lru_cache
@@ -371,7 +372,13 @@ def find_chart(
         chart, actual = _directory(name, root, inside, limits)
     else:
         exact = [f"{root}-{version}.tgz", f"{root}.tgz"] if version else [f"{root}.tgz"]
-        others = sorted(path for path in files if path.startswith(f"{root}-") and path.endswith(".tgz"))
+        others = sorted(
+            path
+            for path, file in files.items()
+            if path.startswith(f"{root}-")
+            and path.endswith(".tgz")
+            and _archived_name(path, file, limits) in ("", name)
+        )
         archive = next((path for path in exact if path in files), others[0] if len(others) == 1 else "")
         if not archive:
             charts = {path.removesuffix("/Chart.yaml") for path in files if path.endswith("/Chart.yaml")}
@@ -582,6 +589,16 @@ def without_schemas(chart: Chart) -> bytes:
 
 
 @lru_cache(maxsize=64)
+def _archived_name(path: str, file: File, limits: Limits) -> str:
+    """Return the name of the chart in an archive, "" if it cannot be read."""
+    try:
+        texts = _flattened(file.data, path, limits)
+    except ChartError:
+        return ""
+    return str(_mapping(texts.get(CHART_FILE, b""), metadata_limits(limits)).get("name") or "")
+
+
+@lru_cache(maxsize=64)
 def _archive(name: str, path: str, file: File, limits: Limits) -> tuple[Chart, str]:
     texts = _flattened(file.data, path, limits)
     return _chart(name, file.data, texts, f"{path}/Chart.yaml", limits)
@@ -596,7 +613,7 @@ def _chart(
     except YamlError as error:
         raise ChartError(f"{Location(where, error.line)}: {error.message}") from error
     metadata = documents[0].value if documents else None
-    if missing := ", ".join(needed.name for needed in missing_dependencies(texts)):
+    if missing := ", ".join(needed.title for needed in missing_dependencies(texts)):
         raise ChartError(
             f"The chart {name} depends on {missing}, which {posixpath.dirname(where)}/charts/ does not have",
             hint="`package from-chart` brings what a chart depends on. If it did, a .gitignore may have left"
@@ -627,30 +644,69 @@ class ChartDependency(NamedTuple):
     name: str
     version: str
     repository: str
+    is_of_several: bool = False
+    """Whether the chart is listed in other versions, too."""
+
+    @property
+    def title(self) -> str:
+        """The name, with the version where that tells dependencies apart."""
+        return f"{self.name} {self.version}".rstrip() if self.is_of_several else self.name
+
+    def allows(self, version: str) -> bool:
+        """Tell whether a version is in the range; every version is in one that cannot be read."""
+        try:
+            constraint = parse_constraint(self.version, Grammar.MASTERMINDS)
+            return constraint.allows(parse_strict(version.removeprefix("v")))
+        except VersionError:
+            return True
+
+
+def flat_members(members: Mapping[str, bytes], origin: str, limits: Limits) -> dict[str, bytes]:
+    """Return the files of a chart, an archive in its `charts/` as a directory.
+
+    Raises:
+        ChartError: An archive cannot be read.
+    """
+    return _flattened(members, origin, limits)
 
 
 def missing_dependencies(members: Mapping[str, bytes]) -> list[ChartDependency]:
-    """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks."""
-    held = {path.split("/")[1] for path in members if path.startswith("charts/")}
+    """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks.
+
+    `members` has the files of archives, too. Of a chart that is listed in two versions both are needed, where
+    Helm would leave one out.
+    """
+    versions: dict[str, list[str]] = {}
+    for folder in chart_folders(members):
+        if folder.removeprefix("charts/").count("/") == 1:
+            metadata = _mapping(members[f"{folder}{CHART_FILE}"])
+            name = str(metadata.get("name") or folder.split("/")[1])
+            versions.setdefault(name, []).append(str(metadata.get("version") or ""))
     return [
         needed
         for needed in dependencies_of(members)
-        if needed.name not in held and not any(entry.startswith(f"{needed.name}-") for entry in held)
+        if needed.name not in versions
+        or (needed.is_of_several and not any(map(needed.allows, versions[needed.name])))
     ]
 
 
 def dependencies_of(members: Mapping[str, bytes]) -> tuple[ChartDependency, ...]:
-    """Return what a chart depends on, by its metadata and its file of apiVersion v1. Total."""
+    """Return what a chart depends on, by its metadata and its file of apiVersion v1. Total.
+
+    The same chart by two aliases is there once, in two versions twice.
+    """
     declared = [_mapping(members.get(name, b"")) for name in (CHART_FILE, _OLD_DEPENDENCIES)]
     listed = {
-        str(needed.get("name")): ChartDependency(
-            *(str(needed.get(field) or "") for field in ("name", "version", "repository"))
-        )
+        (str(needed["name"]), str(needed.get("version") or "")): str(needed.get("repository") or "")
         for metadata in declared
         for needed in mappings_at(metadata, "dependencies")
         if needed.get("name")
     }
-    return tuple(listed.values())
+    versions = Counter(name for name, _ in listed)
+    return tuple(
+        ChartDependency(name, version, repository, versions[name] > 1)
+        for (name, version), repository in listed.items()
+    )
 
 
 def random_values(sources: Iterable[bytes]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from reconciler.functions.charts import (
     ChartError,
     files_of_chart,
     find_chart,
+    flat_members,
     metadata_limits,
     missing_dependencies,
 )
@@ -193,7 +194,7 @@ def _of_directory(path: Path, policy: Policy, cache_dir: Path | None, depth: int
     files = _own_files(read_directory(path, policy.limits), path.name)
     remote = (
         dependency.repository
-        for dependency in missing_dependencies(_texts(files))
+        for dependency in _missing(files, path.name, policy.limits)
         if "://" in dependency.repository
     )
     named = [address for address in remote if not address.startswith(_FILE)]
@@ -212,8 +213,12 @@ def _own_files(files: Files, source: str) -> Files:
         raise ConfigurationError(str(error), hint=error.hint) from error
 
 
-def _texts(files: Files) -> dict[str, bytes]:
-    return {path: file.data for path, file in files.items()}
+def _missing(files: Files, source: str, limits: Limits) -> list[ChartDependency]:
+    try:
+        members = flat_members({path: file.data for path, file in files.items()}, source, limits)
+    except ChartError as error:
+        raise ConfigurationError(f"{source}: {error}", hint=error.hint) from error
+    return missing_dependencies(members)
 
 
 class NewerChart(NamedTuple):
@@ -320,9 +325,9 @@ def _vendored(
     if metadata.get("type") == "library" and not depth:
         hint = "Name a chart that depends on it."
         raise RefusedError(f"{chart.name} is a library chart, which renders nothing itself", hint=hint)
-    missing = missing_dependencies(_texts(files))
+    missing = _missing(files, source, limits)
     if unknown := ", ".join(
-        dependency.name for dependency in missing if not dependency.repository.startswith(_SCHEMES)
+        dependency.title for dependency in missing if not dependency.repository.startswith(_SCHEMES)
     ):
         raise RefusedError(
             f"{chart.name} depends on charts that its charts/ does not have: {unknown}",
@@ -330,9 +335,13 @@ def _vendored(
             " them there with `helm dependency build`: no run fetches a chart.",
         )
     for dependency in missing:
+        if dependency not in _missing(files, source, limits):
+            continue  # another range of the same chart brought it
         new = _bring(dependency, chart, reader, beside, depth)
         brought = tuple(dict.fromkeys((*chart.brought, new.source, *new.brought)))
-        files = {**files, **_below(f"charts/{dependency.name}/", new.files)}
+        home = f"charts/{dependency.name}"
+        home = f"{home}-{new.version}" if f"{home}/{CHART_FILE}" in files else home
+        files = {**files, **_below(f"{home}/", new.files)}
         chart = chart._replace(files=files, brought=brought)
     if depth:
         return chart
@@ -352,6 +361,21 @@ def _bring(
     depth: int,
 ) -> VendoredChart:
     """Return a chart that another one depends on, in the version that its lock names, else the newest."""
+    new = _read_needed(needed, chart, reader, beside, depth)
+    if new.name != needed.name or not needed.allows(new.version):
+        what = f"{chart.name} depends on {needed.name} {needed.version}".rstrip()
+        hint = f"Correct its dependencies in {CHART_FILE}: `helm dependency build` refuses it, too."
+        raise RefusedError(f"{what}, and {new.source} is {new.name} {new.version}", hint=hint)
+    return new
+
+
+def _read_needed(
+    needed: ChartDependency,
+    chart: VendoredChart,
+    reader: ChartReader,
+    beside: Callable[[str], VendoredChart],
+    depth: int,
+) -> VendoredChart:
     address = f"{needed.repository.removeprefix('git+').rstrip('/')}/{needed.name}"
     what, version = f"{chart.name} depends on {needed.name}", _locked(needed, chart, reader)
     if depth >= _DEEPEST:
@@ -376,14 +400,14 @@ def _locked(needed: ChartDependency, chart: VendoredChart, reader: ChartReader) 
     """Return the version that the lock of a chart names for a dependency, else its range."""
     name = next((entry for entry in _LOCKS if entry in chart.files), "")
     lock = _mapping(chart.files, name, chart.source, reader.policy.limits)
-    for name_of_lock in mappings_at(lock, "dependencies"):
-        if name_of_lock.get("name") == needed.name and (version := str(name_of_lock.get("version") or "")):
-            if not choose_version([version], needed.version):
-                what = f"{name} of {chart.name} names {needed.name} {version}"
-                hint = "Run `helm dependency update` on it, or ask who made it."
-                raise RefusedError(f"{what}, and {CHART_FILE} wants {needed.version}", hint=hint)
-            return version
-    return needed.version
+    entries = (entry for entry in mappings_at(lock, "dependencies") if entry.get("name") == needed.name)
+    versions = [version for entry in entries if (version := str(entry.get("version") or ""))]
+    fitting = [version for version in versions if choose_version([version], needed.version)]
+    if versions and not fitting:
+        what = f"{name} of {chart.name} names {needed.name} {versions[0]}"
+        hint = "Run `helm dependency update` on it, or ask who made it."
+        raise RefusedError(f"{what}, and {CHART_FILE} wants {needed.version}", hint=hint)
+    return fitting[0] if fitting else needed.version
 
 
 def _below(directory: str, files: Files) -> dict[str, File]:

@@ -349,8 +349,8 @@ def test_what_all_or_no_clusters_serve_is_no_question(
     assert made_by in (result.error or "".join(made(result, files)))
 
 
-def test_archive_is_rendered_as_its_directory(engine: Sequence[FunctionRuntime]) -> None:
-    plain = package(chart(deployment=DEPLOYMENT))
+def archived(plain: Files, name: str) -> Files:
+    """Return a package with its chart in an archive."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for path, file in plain.items():
@@ -359,9 +359,24 @@ def test_archive_is_rendered_as_its_directory(engine: Sequence[FunctionRuntime])
                 member.size = len(file.data)
                 archive.addfile(member, io.BytesIO(file.data))
     files = {path: file for path, file in plain.items() if not path.startswith("charts/")}
-    files["charts/web-1.0.0.tgz"] = File.of(packed.getvalue())
+    return {**files, f"charts/{name}.tgz": File.of(packed.getvalue())}
+
+
+def test_archive_is_rendered_as_its_directory(engine: Sequence[FunctionRuntime]) -> None:
+    plain = package(chart(deployment=DEPLOYMENT))
+    files = archived(plain, "web-1.0.0")
 
     assert made(run_pipeline(files, engine), files) == made(run_pipeline(plain, engine), plain)
+
+
+def test_archive_of_a_chart_with_a_longer_name_is_another_chart(runtimes: Sequence[FunctionRuntime]) -> None:
+    texts = chart(deployment=DEPLOYMENT)
+    admin = {**texts, "charts/web/Chart.yaml": texts["charts/web/Chart.yaml"].replace("web", "web-admin")}
+    files = archived(package(admin), "web-admin-1.0.0")
+
+    assert "The package has no chart web in charts/" in run_pipeline(files, runtimes).error
+    both = {**files, **archived(package(texts), "web-stable")}
+    assert "deployment_web.yaml" in made(run_pipeline(both, runtimes), both)
 
 
 def test_tests_hooks_and_crds_are_as_the_options_say(engine: Sequence[FunctionRuntime]) -> None:

@@ -77,6 +77,8 @@ def test_directories_of_an_archive_are_nothing(tmp_path: Path) -> None:
         read_chart(str(archive(tmp_path, "web/dir", kind=tarfile.DIRTYPE)), "", Policy())
 
 
+HAS_CACHE = {"charts__cache__Chart_yaml": "version: 1.0.0"}
+IN_TWO_VERSIONS = "dependencies:\n- {name: cache, version: 1.x}\n- {name: cache, version: 2.x, alias: b}\n"
 NEEDS = "dependencies:\n- name: db\n- name: cache\n- version: 1.0.0\n"
 
 
@@ -90,8 +92,10 @@ NEEDS = "dependencies:\n- name: db\n- name: cache\n- version: 1.0.0\n"
         ("name: [\n", {}, "web/Chart.yaml:2: Did not find"),
         (f"{METADATA}type: library\n", {}, "web is a library chart"),
         (METADATA + NEEDS, {}, r"does not have: db, cache$"),
-        (METADATA + NEEDS, {"charts__db__Chart_yaml": "", "charts__cache-1_0__x": ""}, ""),
-        (METADATA + NEEDS, {"charts__database": "", "charts__cache": ""}, r"does not have: db$"),
+        (METADATA + NEEDS, {"charts__db__Chart_yaml": "", "charts__c__Chart_yaml": "name: cache"}, ""),
+        (METADATA + NEEDS, {"charts__db-2__Chart_yaml": "", **HAS_CACHE}, r"does not have: db$"),
+        (METADATA + NEEDS, {"charts__db": "", "charts__db-admin__x": "", **HAS_CACHE}, r"not have: db$"),
+        (METADATA + IN_TWO_VERSIONS, HAS_CACHE, r"does not have: cache 2.x$"),
         (METADATA, {"requirements_yaml": NEEDS}, r"does not have: db, cache$"),
         (METADATA, {"requirements_yaml": "[]"}, ""),
         (f"{METADATA}type: application\n", {}, ""),
@@ -148,6 +152,28 @@ def test_dependencies_beside_a_chart_are_brought_with_their_own(tmp_path: Path) 
     assert b"reconciler.dev/chart-dependencies: db base" in package_with(made, {}, "p")["chart.yaml"].data
     without = package_with(vendored(tmp_path / "web", METADATA), package_with(made, {}, "p"), "p")
     assert b"chart-dependencies" not in without["chart.yaml"].data
+
+
+def test_versions_of_a_dependency_are_each_brought_once(tmp_path: Path) -> None:
+    old, new = (chart(tmp_path / f"db{n}", f"name: db\nversion: {n}.0.0\n") for n in (1, 2))
+    needs = needing("db", "1", "file://../db1") + "".join(
+        f'- {{name: db, version: "{version}", alias: {alias}, repository: "file://../db2"}}\n'
+        for alias, version in (("b", "2"), ("c", "2"), ("d", ">=2"))
+    )
+    made = vendored(tmp_path / "web", METADATA + needs)
+
+    assert made.files.keys() == {"Chart.yaml", "charts/db/Chart.yaml", "charts/db-2.0.0/Chart.yaml"}
+    assert made.brought == (old.name, new.name)
+
+
+@pytest.mark.parametrize(("name", "version"), [("db", "2"), ("base", "1"), ("base", "")])
+def test_dependency_that_is_another_chart_than_the_one_named_is_refused(
+    tmp_path: Path, name: str, version: str
+) -> None:
+    chart(tmp_path / "db", "name: db\nversion: 1.0.0\n")
+    message = f"^{f'web depends on {name} {version}'.rstrip()}, and db is db 1.0.0$"
+    with pytest.raises(RefusedError, match=message):
+        vendored(tmp_path / "web", METADATA + needing(name, version, "file://../db"))
 
 
 def test_chart_that_depends_on_itself_or_leads_astray_is_refused(tmp_path: Path) -> None:
