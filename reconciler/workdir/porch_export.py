@@ -22,7 +22,7 @@ from reconciler.api.validation import field_text, parse_model, parse_partly
 from reconciler.base.errors import ConfigurationError, Location
 from reconciler.base.text import plural, some, verb
 from reconciler.dependencies.versions import Grammar, VersionError, parse_constraint
-from reconciler.krm.values import mapping_at
+from reconciler.krm.values import mapping_at, mappings_at
 from reconciler.krm.yaml import YamlError, emit, load_documents
 from reconciler.krm.yaml.compose import SNAPSHOT_LIMITS
 from reconciler.names.ids import normalise_url
@@ -36,6 +36,8 @@ _METADATA = ("name", "namespace", "labels", "annotations")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MOST_NAMES = 3
 _ADOPTED = "adoptionPolicy -> adoptExisting (Porch has made packages of it, and they are taken over)"
+_DELETED = "left out, Porch is deleting it: what it made stays where it is, and nothing here owns it"
+_WITHOUT_SET = "stays without its PackageVariantSet {}, which was not exported or is left out"
 _IN_GIT = "what it describes is in Git, and is read there"
 _FOLLOWED = "that is what Porch calls the head of the branch; each change of the package on it is proposed"
 _NEPHIO_APPROVAL = "approval.nephio.org/policy"
@@ -91,7 +93,7 @@ def convert_export(exports: Mapping[str, bytes]) -> Conversion:
     sets = {
         _key(item): str(mapping_at(item, "metadata").get("uid", ""))
         for item in objects
-        if item.get("kind") == "PackageVariantSet"
+        if item.get("kind") == "PackageVariantSet" and _convert(item, [], {}) is not None
     }
     owners = [_owner(item, sets) for item in objects]
     owned = Counter(owner for owner in owners if owner)
@@ -159,6 +161,9 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
         notes.append(Note(f"left out, {text}", f"every {kind or 'object without a kind'}"))
         return None
     metadata = mapping_at(item, "metadata")
+    if metadata.get("deletionTimestamp") and kind != "Repository":
+        notes.append(Note(_DELETED, _key(item)))
+        return None
     copied = {name: metadata[name] for name in _METADATA if metadata.get(name)}
     annotations = {k: v for k, v in mapping_at(copied.pop("annotations", None)).items() if k != _APPLIED}
     manifest = {
@@ -185,6 +190,9 @@ def _convert(item: dict[str, Any], notes: list[Note], owned: Mapping[str, int]) 
     elif owned.get(subject) or mapping_at(item, "status").get("downstreamTargets"):
         _adopt(manifest)
         notes.append(Note(_ADOPTED, subject))
+    for owner in mappings_at(metadata, "ownerReferences"):
+        if kind == "PackageVariant" and owner.get("kind") == "PackageVariantSet":
+            notes.append(Note(_WITHOUT_SET.format(f"{_namespace(item)}/{owner.get('name', '')}"), subject))
     notes += _without_unknown(manifest, subject)
     return manifest
 
@@ -212,7 +220,7 @@ def _adopt(manifest: dict[str, Any]) -> None:
     if manifest["kind"] == "PackageVariant":
         spec["adoptionPolicy"] = "adoptExisting"
         return
-    for target in spec.get("targets") or ():
+    for target in mappings_at(spec, "targets"):
         target["template"] = {**mapping_at(target, "template"), "adoptionPolicy": "adoptExisting"}
 
 
@@ -230,6 +238,11 @@ def _without_unknown(manifest: dict[str, Any], subject: str) -> Iterator[Note]:
 def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]) -> None:
     """Replace addresses by the names of Repositories, and note the Repositories that are missing."""
     named: dict[str, str] = {}
+    taken = {
+        (_namespace(manifest), str(place.get(field)))
+        for manifest in converted.values()
+        for place, field, _ in _repository_fields(manifest)
+    }
     for subject, manifest in list(converted.items()):
         namespace = _namespace(manifest)
         for place, field, is_deployed in _repository_fields(manifest):
@@ -237,7 +250,9 @@ def _settle_repositories(converted: dict[str, dict[str, Any]], notes: list[Note]
             if not isinstance(name, str) or not name:
                 continue
             if "/" in name or "@" in name:
-                place[field] = _repository_at(name, namespace, converted, notes, is_deployed=is_deployed)
+                place[field] = _repository_at(
+                    name, namespace, converted, taken, notes, is_deployed=is_deployed
+                )
                 text = f"{name} -> {place[field]} (manifests name Repositories, not addresses)"
                 notes.append(Note(text, subject))
             elif f"Repository {namespace}/{name}" not in converted:
@@ -254,11 +269,8 @@ def _repository_fields(manifest: Mapping[str, Any]) -> Iterator[tuple[dict[str, 
     spec = manifest["spec"]
     yield mapping_at(spec, "upstream"), "repo", False
     yield mapping_at(spec, "downstream"), "repo", True
-    for target in map(mapping_at, _items(spec.get("targets"))):
-        yield from (
-            (mapping_at(target_repository), "name", True)
-            for target_repository in _items(target.get("repositories"))
-        )
+    for target in mappings_at(spec, "targets"):
+        yield from ((repository, "name", True) for repository in mappings_at(target, "repositories"))
         yield mapping_at(target, "template", "downstream"), "repo", True
 
 
@@ -266,12 +278,16 @@ def _repository_at(
     address: str,
     namespace: str,
     converted: dict[str, dict[str, Any]],
+    taken: set[tuple[str, str]],
     notes: list[Note],
     *,
     is_deployed: bool,
 ) -> str:
-    """Return the name of the Repository at an address; one is made if there is none."""
-    url, names = normalise_url(address), set[str]()
+    """Return the name of the Repository at an address; one is made if there is none.
+
+    Its name is none of those `taken`, which may be of a Repository that was not exported.
+    """
+    url, names = normalise_url(address), {name for place, name in taken if place == namespace}
     for manifest in converted.values():
         if manifest["kind"] == "Repository" and _namespace(manifest) == namespace:
             names.add(manifest["metadata"]["name"])
@@ -297,11 +313,11 @@ def _settle(manifest: dict[str, Any], converted: Mapping[str, Mapping[str, Any]]
         repository = converted.get(f"Repository {_namespace(manifest)}/{upstream.get('repo')}", {})
         git = mapping_at(repository, "spec", "git")
         yield from _settle_upstream(upstream, str(git.get("branch") or "main") if git else "")
-    targets = _items(spec.get("targets"))
+    targets = spec.get("targets")
     templates = [("spec", spec)] if manifest["kind"] == "PackageVariant" else []
     templates += [
         (f"spec.targets[{index}].template", template)
-        for index, target in enumerate(targets)
+        for index, target in enumerate(targets if isinstance(targets, list) else ())
         if (template := mapping_at(mapping_at(target).get("template")))
     ]
     for place, template in templates:
@@ -356,9 +372,8 @@ def _owner(item: Mapping[str, Any], sets: Mapping[str, str]) -> str:
     """Return the set of the export that owns a variant, by its reference or label; empty if none does."""
     if item.get("kind") != "PackageVariant":
         return ""
-    metadata = mapping_at(item, "metadata")
-    references = {o.get("uid") for o in metadata.get("ownerReferences") or () if isinstance(o, dict)}
-    uids = references | {mapping_at(metadata, "labels").get(SET_LABEL)}
+    uids = {str(reference.get("uid")) for reference in mappings_at(item, "metadata", "ownerReferences")}
+    uids.add(str(mapping_at(item, "metadata", "labels").get(SET_LABEL)))
     return next((name for name, uid in sets.items() if uid and uid in uids), "")
 
 
@@ -379,7 +394,3 @@ def _remove(value: Any, path: Iterable[str | int]) -> bool:
 
 def _namespace(manifest: Mapping[str, Any]) -> str:
     return str(mapping_at(manifest, "metadata").get("namespace") or "default")
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
