@@ -15,16 +15,18 @@ from reconciler.base.reasons import Phase, Reason
 from reconciler.base.suggestions import next_step
 from reconciler.base.text import Text, join_texts
 from reconciler.base.values import whole_number
+from reconciler.dependencies.versions import whole_version
 from reconciler.expand import DesiredVariant
 from reconciler.expand.variants import FROM_TARGET, set_key, variant_key
 from reconciler.functions.catalog import parse_image
 from reconciler.functions.resources import INPUT
 from reconciler.functions.secrets import values_in_secrets
-from reconciler.inventory.inventory import FieldPath, Inventory
+from reconciler.inventory.inventory import FieldPath, Inventory, PackageRevision
 from reconciler.krm.yaml.tree import path_text
 from reconciler.names.ids import ObjectKey, ObjectName
 from reconciler.names.objects import Files
 from reconciler.names.problems import Problem
+from reconciler.names.refs import short_tag
 from reconciler.plan.changes import Change, Plan
 from reconciler.plan.chart_values import ChangedValue, ChartDefaults, chart_values
 from reconciler.plan.context import PlanContext
@@ -92,7 +94,10 @@ def find_obstacles(
     requested = resolved.requested.label if resolved else ""
     newest = revisions[-1] if revisions else ""
     goal = _full(version, resolved) or newest or requested
-    is_missing = bool(version and revisions) and goal not in (*revisions, requested)
+    offered = resolved.offers.label if resolved and resolved.offers else ""
+    # People write a tag or a branch, and labels have its commit, too.
+    goal = next((label for label in (offered, requested, main) if label.rpartition("@")[0] == goal), goal)
+    is_missing = bool(version and revisions) and goal not in (*_names(resolved, context), requested, offered)
     problems = [
         Obstacle(
             f"{problem.message} ({problem.location})", next_step(problem.hint, f"it at {problem.location}")
@@ -118,21 +123,33 @@ def _full(version: str, resolved: ResolvedVariant | None) -> str:
 
 
 def _revisions(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[str, ...]:
-    """Return the numbered revisions of the upstream package, the newest last."""
+    """Return the revisions of the upstream package, the newest last.
+
+    They are the numbered ones, or the tags that are versions if the package is asked for by such a tag.
+    """
     if resolved is None:
         return ()
-    pin = resolved.pin
-    published = (
-        revision
-        for view in context.inventory.views_of(pin.package.url)
-        if (state := view.upstream_at(pin.package.path))
-        for revision in state.published
-        if revision.revision > 0
-    )
+    pin = resolved.requested
+    if pin.revision <= 0 and whole_version(pin.ref.rpartition("/")[2]):
+        versions = ((whole_version(tag.rpartition("/")[2]), tag) for tag in _names(resolved, context))
+        released = [(v.height, tag) for v, tag in versions if v is not None and v.is_release]
+        return tuple(tag for _, tag in sorted(released))
+    numbered = {revision.revision for revision in _published(resolved, context) if revision.revision > 0}
     prefix = pin.ref.rpartition("/")[0] if pin.revision > 0 else pin.package.path
-    return tuple(
-        f"{prefix}/v{number}".lstrip("/") for number in sorted({revision.revision for revision in published})
-    )
+    return tuple(f"{prefix}/v{number}".lstrip("/") for number in sorted(numbered))
+
+
+def _names(resolved: ResolvedVariant | None, context: PlanContext) -> tuple[str, ...]:
+    """Return the tags of the upstream package."""
+    published = _published(resolved, context) if resolved else ()
+    return tuple(dict.fromkeys(short_tag(revision.ref) for revision in published))
+
+
+def _published(resolved: ResolvedVariant, context: PlanContext) -> Iterator[PackageRevision]:
+    package = resolved.pin.package
+    for view in context.inventory.views_of(package.url):
+        if (state := view.upstream_at(package.path)) is not None:
+            yield from state.published
 
 
 def problems_of(problems: Iterable[Problem], inventory: Inventory, variant: ObjectName) -> list[Problem]:
@@ -162,7 +179,7 @@ def _request(
     requested = resolved.requested.label
     if goal == requested:
         return
-    if numbered and goal not in (*numbered, offered):
+    if numbered and goal not in (*numbered, *_names(resolved, context), offered):
         yield Obstacle(
             f"The upstream has no revision {goal}",
             f"Ask for one that it has: {', '.join(numbered[-_MOST:])}.",

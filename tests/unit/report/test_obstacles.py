@@ -85,6 +85,28 @@ def test_number_is_a_revision_of_the_package_that_is_asked_for(ref: str, revisio
     )
 
 
+def test_tag_of_a_version_is_a_revision_and_the_newest_is_the_highest_of_them() -> None:
+    tags = ("v1.2.0", "v1.10.0", "v2.0.0-rc.1")
+    published = tuple(
+        PackageRevision("web", tag, -1, Lifecycle.PUBLISHED, f"refs/tags/web/{tag}", COMMIT, TREE)
+        for tag in tags
+    )
+    (numbered,) = blueprints(3).packages["web"].published
+    upstream = repository("blueprints", packages={"web": a_package(published=(*published, numbered))})
+    old, new = (a_pin(-1, ref=f"web/{tag}", commit=replace(COMMIT, oid=oid(tag))) for tag in tags[:2])
+
+    def obstacles(version: str, **fields: Any) -> tuple[str, list[str]]:
+        resolved = a_resolved(pin=old, offers=new, **fields)
+        found = standstill(version, resolved=resolved, inventory={"views": (EDGE, upstream)})
+        return found.newest, [str(obstacle.message) for obstacle in found.obstacles]
+
+    held = f"The lock holds {old.label}, while the upstream offers {new.label}"
+    assert obstacles("") == obstacles("v1.10.0") == obstacles("web/v1.10.0") == ("web/v1.10.0", [held])
+    assert obstacles("v1.2.0") == ("web/v1.10.0", [])
+    assert obstacles("v3") == obstacles("v2.0.0-rc.1") == ("web/v1.10.0", [held])
+    assert obstacles("v9.0.0") == ("web/v1.10.0", ["The upstream has no revision web/v9.0.0"])
+
+
 PROBLEM = Problem(Location("web.yaml", 4), Reason.INVALID_MANIFEST, "It is wrong", "Mend it").owned_by(
     variant_key(WEB)
 )
