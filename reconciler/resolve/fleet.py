@@ -228,7 +228,7 @@ def _update_locks(
     is_recorded = control.standing.applied in (None, control.commit.oid)
     locks = updates.update_locks(
         clusters,
-        lock_files.read_locks(dependencies.locks),
+        lock_files.read_locks(dependencies.locks, reviewed=inventory.reviewed is not None),
         options=options,
         sure=_is_readable(inventory),
         unreachable=frozenset(names.get(view.url, "") for view in views if not view.is_available),

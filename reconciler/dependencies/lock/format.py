@@ -392,15 +392,18 @@ class FleetLocks(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
-    """Return the locks that the files of a state branch hold. Total.
+def read_locks(files: Mapping[str, bytes], *, reviewed: bool = False) -> FleetLocks:
+    """Return the locks that the files of a state branch hold, or those of main if they are `reviewed`. Total.
 
     A lock that cannot be read costs a new resolution of its cluster, and is a problem. One that
-    breaks a law is kept as it is: which of two revisions is active is nothing to guess.
+    breaks a law is kept as it is: which of two revisions is active is nothing to guess. On the state branch
+    a resolution is called by the digest of its bytes; on main people may edit it.
     """
+    place = "main" if reviewed else "the state branch"
     locks: dict[str, ClusterLock] = {}
     broken: set[str] = set()
     bodies: dict[str, Resolution] = {}
+    edited: set[str] = set()
     sound: set[tuple[str, tuple[LockedRevision, ...]]] = set()
     problems = []
     for path, data in sorted(files.items()):
@@ -409,21 +412,25 @@ def read_locks(files: Mapping[str, bytes]) -> FleetLocks:
         try:
             lock = read_record(data, PackageLock)
             if lock.resolution not in bodies:
-                body = read_record(files.get(resolution_path(lock.resolution), b""), Resolution)
+                text = files.get(resolution_path(lock.resolution), b"")
+                body = read_record(text, Resolution)
                 for package in body.packages:
                     _ = package.candidate  # versions and ranges in it, too
                 bodies[lock.resolution] = body
+                if not reviewed and f"sha256:{hashlib.sha256(text).hexdigest()}" != lock.resolution:
+                    edited.add(lock.resolution)
         except ValueError as error:
             message = f"The lock cannot be read: {error}"
-            hint = "Correct or remove it on the state branch; the cluster is resolved anew."
+            hint = f"Correct or remove it on {place}; the cluster is resolved anew."
             problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
             continue
         locked = locks[lock.scope.cluster] = ClusterLock(lock, bodies[lock.resolution])
         content = (lock.resolution, lock.revisions)
-        if content not in sound and (wrong := [*lock_violations(locked)]):
+        changed = f"{resolution_path(lock.resolution)} was edited" if lock.resolution in edited else ""
+        if content not in sound and (wrong := [*filter(None, [changed]), *lock_violations(locked)]):
             broken.add(lock.scope.cluster)
             message = f"The lock is broken: {'; '.join(wrong)}"
-            hint = "Correct it on the state branch; until then nothing of this cluster changes."
+            hint = f"Correct it on {place}; until then nothing of this cluster changes."
             problems.append(Problem(Location(path), Reason.INVALID_STATE, message, hint))
         else:
             sound.add(content)

@@ -142,3 +142,26 @@ def test_lock_that_cannot_be_read_is_named_with_the_reason(change: dict[str, byt
     assert path == "locks/edge.json"
     assert message.startswith(f"The lock cannot be read: {why}")
     assert hint == "Correct or remove it on the state branch; the cluster is resolved anew."
+
+
+def test_edited_resolution_holds_its_clusters_unless_people_reviewed_it() -> None:
+    resolution = locked(world_of(TEXT))
+    edge, far = (next_lock(name, input_digest="", resolution=resolution) for name in ("edge", "far"))
+    path = resolution_path(resolution.digest)
+    files = {lock_path(lock): record_bytes(lock) for lock in (edge, far)} | {path: record_bytes(resolution)}
+    edited = files | {path: files[path].replace(b'"1.0.0"', b'"9.9.9"')}
+
+    locks = read_locks(edited)
+
+    assert read_locks(files).problems == read_locks(edited, reviewed=True).problems == ()
+    assert locks.broken == {"edge", "far"}
+    assert [(p.location.path, p.message, p.hint) for p in locks.problems] == [
+        (
+            f"locks/{cluster}.json",
+            f"The lock is broken: {path} was edited",
+            "Correct it on the state branch; until then nothing of this cluster changes.",
+        )
+        for cluster in ("edge", "far")
+    ]
+    (problem,) = read_locks({"locks/edge.json": b"{"}, reviewed=True).problems
+    assert problem.hint == "Correct or remove it on main; the cluster is resolved anew."
