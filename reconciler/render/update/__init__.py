@@ -244,7 +244,10 @@ def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: 
     merged = merge_resource_files(sides, resources, settings, report)
     for path in others:
         three = FileSides(*(side.get(path) for side in sides))
-        if path == kptfile:
+        is_removed = directory and three.base is not None and None in three
+        if path == kptfile and is_removed and not settings.like_kpt:
+            merged[path] = _merge_removed_kptfile(path, three, report)
+        elif path == kptfile:
             merged[path] = merge_kptfile(path, three, settings, report, root=not directory)
         # kpt merges no text, and passes over every path with `.git` in it, as over .gitignore.
         elif settings.like_kpt and not path.endswith((".yaml", ".yml")):
@@ -252,6 +255,12 @@ def _merge_files(directory: str, sides: Sides, settings: MergeSettings, report: 
         else:
             merged[path] = merge_text_file(path, three, report)
     return {path: file for path, file in merged.items() if file is not None}
+
+
+def _merge_removed_kptfile(path: str, sides: FileSides, report: MergeReport) -> File | None:
+    """Return the Kptfile of a sub-package that a side made a directory: none, unless the other edited it."""
+    is_edited = is_edited_kptfile(sides.base, sides.local or sides.upstream)
+    return merge_text_file(path, sides, report) if is_edited else None
 
 
 def _partition(directory: str, sides: Sides, settings: MergeSettings) -> tuple[list[str], list[str]]:

@@ -242,6 +242,30 @@ def test_sub_package_is_added_and_deleted_whole(sides, want, reasons) -> None:
     assert [c.reason for c in conflicts] == reasons
 
 
+OTHER_SUB = f"{SUB}info:\n  description: x\n"
+SUB_KPTFILES = [
+    ("a directory there", SUB, None, SUB, None, []),
+    ("a directory there, edited here", SUB, None, OTHER_SUB, OTHER_SUB, ["DeletedUpstream"]),
+    ("a directory here", SUB, SUB, None, None, []),
+    ("a directory here, changed there", SUB, OTHER_SUB, None, None, ["DeletedLocally"]),
+    ("a directory on both sides", SUB, None, None, None, []),
+    ("a package there", None, SUB, None, SUB, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("sides", "want", "reasons"), [(s[1:4], *s[4:]) for s in SUB_KPTFILES], ids=[s[0] for s in SUB_KPTFILES]
+)
+def test_sub_package_becomes_a_directory_as_any_file_goes(sides, want, reasons) -> None:
+    packages = [{"sub/r.yaml": cm("s"), **({"sub/Kptfile": text} if text else {})} for text in sides]
+
+    texts, conflicts = update(*packages)
+
+    assert texts.get("sub/Kptfile") == want
+    assert texts["sub/r.yaml"] == cm("s")
+    assert [c.reason for c in conflicts] == reasons
+
+
 def test_sub_package_with_another_upstream_is_unchanged() -> None:
     follows = SUB + "upstream:\n  type: git\n  git:\n    repo: {}\n    directory: /\n    ref: v1\n"
     base = {"sub/Kptfile": follows.format("https://a.example"), "sub/r.yaml": cm("s")}
