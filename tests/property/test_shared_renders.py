@@ -557,7 +557,8 @@ def _run_chart(files: Files, path: str) -> PipelineResult | None:
     return PipelineResult({**files, named: File.of(filled.encode())})
 
 
-def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_kpt() -> None:
+@pytest.mark.parametrize("value", ["dev", "CLUSTER"])
+def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_kpt(value: str) -> None:
     """The environment `dev` is in `kpt.dev`, too. The old chart is rendered as in the run before."""
     old, new = (package({**CHART, "charts/web/Chart.yaml": TEMPLATES[0] + more}) for more in ("", "a: 1\n"))
     trees: dict[Oid, Files] = {tree_id(old): old, tree_id(new): new}
@@ -573,7 +574,7 @@ def test_packages_of_a_chart_share_their_merge_where_a_value_is_in_the_words_of_
     clusters = ["edge-1", "edge-10"]
     inventory = _registered(clusters)
     first, second = a_pin(1, tree=tree_id(old)), a_pin(2, tree=tree_id(new))
-    variants = [_of_cluster(n, name, "dev", FUNCTIONS[6], first) for n, name in enumerate(clusters)]
+    variants = [_of_cluster(n, name, value, FUNCTIONS[6], first) for n, name in enumerate(clusters)]
     made = dict(render_packages(Resolution(tuple(variants)), trees, inventory, run).variants)
     updates = _updates(variants, made, trees, second)
     merged.clear()

@@ -39,6 +39,8 @@ CASES = [
         '  name: web\n  b: "2"\n  z: "1"\n'),
     Case("upstream's own keys stay", "  region: eu # why\n", True, None, None,
         "  region: eu # why\n  name: web\n  package-path: deep/web\n"),
+    Case("a variant's value wins over ours", None, True, {"name": "mine"}, None,
+        "  name: mine\n  package-path: deep/web\n"),
     Case("upstream's name becomes ours", "  name: base\n", True, None, None,
         "  name: web\n  package-path: deep/web\n"),
     Case("a key is replaced in place", "  a: old\n  b: kept\n", False, {"a": "new"}, None,

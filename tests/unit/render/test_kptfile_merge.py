@@ -3,10 +3,14 @@
 import pytest
 
 import reconciler.render as stage
+from reconciler.krm.yaml import YamlError
+from reconciler.names.objects import File
 from reconciler.render import package as package_stage
 from reconciler.render import rendered
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import update_package
+from reconciler.render.update.conflicts import UpdateRefused
+from reconciler.render.update.kptfile_merge import UpstreamRef, edit_upstream, set_upstream
 from tests.support.model import package
 
 HEAD = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
@@ -88,3 +92,34 @@ def test_conflict_in_metadata_of_a_kptfile_is_named_by_its_path(field: str) -> N
     (conflict,) = update_package(base, upstream, local).conflicts
 
     assert (conflict.path, conflict.field) == ("Kptfile", f"metadata.{field}.a")
+
+
+OWNER = "  annotations:\n    reconciler.dev/location: edge/web\n    reconciler.dev/owner: fleet/default/web\n"
+UPSTREAM = "upstream: {type: git, git: {repo: r, directory: web, ref: web/v1}}\n"
+
+
+@pytest.mark.parametrize("head", [HEAD, HEAD + OWNER], ids=["plain", "owned"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "info:\n  description: x\n",
+        "  labels: {a: b}\n",
+        "    note: x\n",
+        UPSTREAM,
+        f"{UPSTREAM}# end",
+        "upstream:\n  type: git\nupstreamLock: &a {type: git}\nmore: *a\n",
+        "? upstream\n: git: {repo: x}\n",
+        "a: [\n",
+    ],
+)
+def test_upstream_is_written_alike_with_and_without_a_look_at_the_head(head: str, rest: str) -> None:
+    file = File.of((head + rest).encode())
+    outcomes = []
+    for write in (set_upstream, edit_upstream):
+        try:
+            outcomes.append(write(file, UpstreamRef("repo", "web", "web/v2", "a" * 40)))
+        except (UpdateRefused, YamlError) as error:
+            outcomes.append(str(error))
+
+    assert outcomes[0] == outcomes[1]

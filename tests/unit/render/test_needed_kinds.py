@@ -9,6 +9,8 @@ from reconciler.base.errors import Location
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.inventory.inventory import Source, SourcedDocument
 from reconciler.names.ids import GroupKind
+from reconciler.policy import Policy, RolloutPolicy
+from reconciler.policy.rollouts import Gates, ObjectGate, Wave
 from reconciler.render.injection import needed_kinds
 from reconciler.resolve.resolution import ResolvedVariant
 from tests.support.plan_values import WEB, a_desired_variant, a_resolved
@@ -96,3 +98,12 @@ def test_all_kinds_that_are_read_of_the_tool_of_a_manifest_are_needed(manifest, 
 
 def test_kinds_of_what_variants_need_are_needed() -> None:
     assert ",".join(map(str, needed_kinds(world(), (), {}, [Ecosystem.KPT, Ecosystem.CARVEL]))) == CARVEL
+
+
+def test_kinds_that_gates_of_any_wave_read_are_needed() -> None:
+    gates = [Gates(objects=(ObjectGate(f"{group}/v1", "K", name="a"),)) for group in ("b", "a")]
+    rollout = RolloutPolicy(waves=tuple(Wave(str(n), gates=gate) for n, gate in enumerate(gates)))
+
+    kinds = needed_kinds(world(policy=Policy(rollouts=(rollout,))), (), {})
+
+    assert kinds == (GroupKind("a", "K"), GroupKind("b", "K"))

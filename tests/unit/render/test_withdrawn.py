@@ -6,10 +6,11 @@ from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import tree_id
 from reconciler.render.injection import INJECTED, INJECTED_NAME
-from reconciler.render.withdrawn import take_back, without_withdrawn
+from reconciler.render.kptfile import FunctionOwners, upstream_functions
+from reconciler.render.withdrawn import function_owners, take_back, without_withdrawn
 from tests.support.git import kptfile
 from tests.support.model import package
-from tests.support.plan_values import WEB, a_pin, a_record, a_resolved, world
+from tests.support.plan_values import WEB, a_draft, a_pin, a_record, a_resolved, world
 
 POINT = """\
 apiVersion: v1
@@ -63,25 +64,64 @@ FORMER = ObjectName("default", "former")
 
 
 @pytest.mark.parametrize(
-    ("owner", "recorded", "is_gone"),
+    ("owner", "recorded", "zone", "is_gone"),
     [
-        ("default/default/former", FORMER, True),
-        ("default/default/former", WEB, False),
-        ("default/default/web", WEB, True),
-        ("default/default/web", FORMER, False),
-        ("other/default/former", FORMER, False),
-        ("", WEB, True),
+        ("default/default/former", FORMER, "a", True),
+        ("default/default/former", WEB, "a", False),
+        ("default/default/web", WEB, "a", True),
+        ("default/default/web", WEB, "edited", False),
+        ("default/default/web", FORMER, "a", False),
+        ("other/default/former", FORMER, "a", False),
+        ("", WEB, "a", True),
     ],
 )
-def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(owner, recorded, is_gone) -> None:
+@pytest.mark.parametrize("is_edited", [True, False], ids=["edited draft", "draft of ours"])
+def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(
+    owner: str, recorded: ObjectName, zone: str, *, is_gone: bool, is_edited: bool
+) -> None:
     head = kptfile("web", owner=owner, location="edge/web" if owner else "")
-    local = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("  zone: a\n")})
+    local = package({"Kptfile": head, "package-context.yaml": CONTEXT.format(f"  zone: {zone}\n")})
     original = package({"Kptfile": head, "package-context.yaml": CONTEXT.format("")})
     base = a_pin(tree=tree_id(original))
-    resolved = a_resolved(local=tree_id(local), pin=base, base=base)
+    draft = a_draft(tree=tree_id(local), written=tree_id(local), has_foreign_commits=is_edited)
+    resolved = a_resolved(local=tree_id(local), pin=base, base=base, draft_base=base, draft=draft)
     trees = {tree_id(local): local, tree_id(original): original}
     inventory = world(records={recorded: a_record(context={"zone": "a"})})
 
     (done,), contents = take_back([resolved], trees, inventory, lambda _: [])
 
     assert (b"zone" not in contents[done.local]["package-context.yaml"].data) is is_gone
+    assert done.draft_local == (done.local if is_gone and is_edited else None)
+
+
+def test_fields_of_a_kptfile_that_functions_wrote_are_withdrawn_but_for_those_of_kpt() -> None:
+    head = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
+    ours = "upstream: {type: git}\nupstreamLock: {type: git}\nstatus: {a: b}\npipeline: {}\n"
+    before, after, want = (
+        package({"Kptfile": text})
+        for text in (
+            f"{head}info:\n  man: a\n",
+            f"{head}info:\n  man: b\n{ours}",
+            f"{head}info:\n  man: a\n{ours}",
+        )
+    )
+
+    done = without_withdrawn(
+        after, before, PackageVariantSpec(), {}, keeps_context=False, made=(before, after)
+    )
+
+    assert done == want
+
+
+def test_functions_of_every_upstream_of_a_package_are_no_function_of_its_variant() -> None:
+    names = ("PackageVariant.pin.a.0", "PackageVariant.base.a.0", "PackageVariant.draft.a.0")
+    texts = [f"kind: Kptfile\npipeline: {{mutators: [{{name: {name}, image: a}}]}}\n" for name in names]
+    trees = [package({"Kptfile": text}) for text in texts]
+    pins = [a_pin(n, tree=tree_id(files)) for n, files in enumerate(trees, start=1)]
+    resolved = a_resolved(pin=pins[0], base=pins[1], draft_base=pins[2])
+    contents = {tree_id(files): files for files in trees}
+
+    owners = function_owners(package({"Kptfile": kptfile("web")}), resolved, world(), contents)
+
+    assert owners == FunctionOwners(WEB, upstream_functions(trees), None)
+    assert owners.upstream == {*names}
