@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.functions.protocol import FunctionCall
 from reconciler.functions.runtimes.container import ContainerRuntime
+from reconciler.functions.runtimes.pipelines import open_runtimes
 from reconciler.policy import FunctionPolicy
 
 DIGEST = "sha256:" + "a" * 64
@@ -175,9 +176,12 @@ def test_run_that_is_stopped_leaves_no_container(engine: Engine) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
-    container = ContainerRuntime(FunctionPolicy(runtime="docker", images={"host/fn:v1": DIGEST}), check=stop)
-    with pytest.raises(KeyboardInterrupt):
-        container.run(FunctionCall(image="host/fn:v1"))
+    call, policy = (
+        FunctionCall(image="host/fn:v1"),
+        FunctionPolicy(runtime="docker", images={"host/fn:v1": DIGEST}),
+    )
+    with open_runtimes(policy, check=stop) as runtimes, pytest.raises(KeyboardInterrupt):
+        next(runtime for runtime in runtimes if not runtime.can_run(call)).run(call)
 
     remove = engine.calls[-1]
     assert remove[:2] == ["rm", "-f"]

@@ -201,6 +201,7 @@ def test_selectors_are_equality(reason: str, selection: str, want: set[str]) -> 
 def test_configuration_has_the_changes_of_earlier_steps() -> None:
     runtime = Python(one=append("1"), two=change(lambda _: None))
     given = files(steps("one", "two") + "    configPath: conf.yaml\n", conf=MAP.format(name="conf"))
+    given |= {f"sub/{name}": file for name, file in files("", conf=MAP.format(name="inner")).items()}
 
     run_pipeline(given, [runtime])
 
@@ -344,9 +345,14 @@ def test_all_functions_without_runtime_are_reported_and_nothing_runs() -> None:
     runtime = Python(known=append("1"))
     pipeline = steps("known", "missing") + "  - image: example.com/x:v1\n  - image: example.com/x:v1\n"
 
-    result = run_pipeline(files(pipeline, a=MAP.format(name="a")), [runtime])
+    policy = FunctionPolicy(exec={"missin": "m", "other": "o"})
 
-    assert [each.function for each in result.unrunnable] == ["example.com/x:v1", "missing"]
+    result = run_pipeline(files(pipeline, a=MAP.format(name="a")), [runtime, Python()], policy)
+
+    assert [(each.function, each.reason, each.hint) for each in result.unrunnable] == [
+        ("example.com/x:v1", "no such function", ""),
+        ("missing", "no such function", "Did you mean missin?"),
+    ]
     assert runtime.calls == []
 
 
