@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from reconciler.api.porch import PackageVariantSpec, Upstream
 from reconciler.base.errors import Location
 from reconciler.base.reasons import Reason
 from reconciler.inventory.inventory import (
@@ -49,7 +50,7 @@ TABLE: DecisionTable[str] = DecisionTable(
         "draft": ("none", "of its own", "in an open group", "in an open group, edited", *ENDED),
         "change": ("kept", *WRITTEN, "obsolete", "orphaned", "not wanted"),
         "package": ("ready", *UNREADY, "with an unmet gate where gates do not hold"),
-        "grouped by": ("package", "set", "repository"),
+        "grouped by": ("package", "set", "repository", "upstream"),
         "variant": ("of a set", "authored", "gone"),
     },
     [
@@ -68,7 +69,8 @@ TABLE: DecisionTable[str] = DecisionTable(
         ({"change": ("kept", "obsolete", "orphaned", "not wanted")}, "apart",
             "nothing is proposed with others"),
         ({"package": UNREADY}, "apart", "a package that is not ready is proposed alone"),
-        ({"grouped by": "repository"}, "joins", "packages of a repository share a branch"),
+        ({"grouped by": ("repository", "upstream")}, "joins",
+            "packages of a repository, or of an upstream, share a branch"),
         ({"grouped by": "set", "variant": "of a set"}, "joins", "packages of a set share a branch"),
         ({}, "apart", "the configuration groups no such packages"),
     ],
@@ -156,7 +158,8 @@ def grouped_by(group_by: str) -> Inventory:
 def context_of(case: Case) -> PlanContext:
     of_set = ObjectName("default", "fleet") if case["variant"] == "of a set" else None
     source = Source(Location("web.yaml"))
-    variant = a_desired_variant(source=source, set_key=of_set)
+    spec = PackageVariantSpec(upstream=Upstream(repo="blueprints", package="base"))
+    variant = a_desired_variant(source=source, set_key=of_set, spec=spec)
     missing = "needs a Team" if case["package"] == "without its injected object" else None
     fresh = Package(oid("d5"), injection=missing)
     declared = case["variant"] != "gone"
@@ -168,12 +171,19 @@ def context_of(case: Case) -> PlanContext:
     )
 
 
+SCOPES = {
+    "repository": ("repository", "default", "edge"),
+    "set": ("set", "default", "fleet", "edge"),
+    "upstream": ("upstream", "default", "blueprints", "base", "edge"),
+}
+
+
 def membership(case: Case) -> str:
     change, target = a_change(case), a_target(case)
     member = place_change(change, target, groups_of(case), context_of(case))
     own = member.written is not None and member.written.ref.startswith("refs/heads/drafts/")
     if member.scope:
-        assert member.scope[0] == case["grouped by"]
+        assert member.scope == SCOPES[case["grouped by"]]
         return "joins"
     if member.leaves:
         assert member.group == groups_of(case).groups[REF]

@@ -21,7 +21,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteRemoval
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget, branch_key
-from reconciler.plan.deletions import decide_unwanted, guard_moved, left_to_people
+from reconciler.plan.deletions import decide_unwanted, guard_moved
 from reconciler.plan.set_diff import VariantChange
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
@@ -136,11 +136,15 @@ def test_proposal_of_a_deletion_marks_the_tag_that_porch_would_delete(
 
 def test_draft_of_people_stays_beside_the_proposal() -> None:
     touched = a_draft(has_foreign_commits=True)
-    step = f"{DELETED.message}. {left_to_people(a_target(), [touched])}"
+    left = f"A person committed to {BRANCH}, which no variant wants"
+    step = f"{DELETED.message}. {left}: delete the branch to let it go"
 
     assert decision(a_target(draft=touched)) == replace(DELETED, message=step, waits=True)
     assert decision(a_target(merged=(touched,))) == replace(DELETED, writes=(CLOSE_DRAFT, REMOVAL))
     assert decision(a_target(others=(touched,))) == replace(DELETED, message=step, waits=True)
+    for state, way in ((PullState.OPEN, "close pull request #4"), (PullState.MERGED, "delete the branch")):
+        found = decision(a_target(draft=touched, pulls=(a_pull(state, number=4),)))
+        assert found.message == f"{DELETED.message}. {left}: {way} to let it go"
 
 
 def test_package_that_was_never_on_main_goes_with_its_draft() -> None:
