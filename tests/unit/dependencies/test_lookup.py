@@ -29,11 +29,14 @@ from reconciler.dependencies.model.packages import (
 from reconciler.dependencies.solve.alternatives import (
     CandidateLookup,
     RequirementContext,
+    locked_alternatives,
     new_slots,
     slot_places,
 )
+from reconciler.dependencies.solve.problem import Cause, CauseKind, InstanceRequirement
 from reconciler.dependencies.versions import parse_loose
 from tests.support.dependency_worlds import pin as locked_as
+from tests.support.values import replace
 
 DB = PackageId(Ecosystem.CARVEL, "db.io")
 LOG = PackageId(Ecosystem.CARVEL, "log.io")
@@ -128,3 +131,24 @@ def test_api_is_ours_if_the_lock_or_a_manifest_brought_it() -> None:
     assert lookup(install(package=LOG), presence=owned).is_ours(THING)
     assert lookup(pins=(pin("2.0.0", package=LOG),), presence=owned).is_ours(THING)
     assert not lookup(Install("shop", "x", Dialect.CARVEL, need(LOG, ">=2.0.0")), more=[maker]).is_ours(THING)
+
+
+@pytest.mark.parametrize(("text", "places"), [("", {0, 2}), (">=2.0.0", {2}), ("=3.0.0", set())])
+def test_instance_of_the_lock_serves_in_versions_of_its_slot_that_the_need_allows(text: str, places) -> None:
+    more = [candidate(LOG, f"{n}.0.0", installation=ONCE if n == 2 else None) for n in (1, 2, 4)]
+    there = lookup(more=more, pins=(pin("1.0.0", package=LOG),))
+    parent = Instance(*DB, SLOT)
+    asked = Requirement((need(LOG, text),), install=False)
+
+    found = [
+        *locked_alternatives(InstanceRequirement(parent, asked, (), Cause(CauseKind.REQUIRES, DB)), there)
+    ]
+
+    assert [(way.instance, {*way.allowed}) for way in found] == (
+        [(Instance(*LOG, SLOT), places)] if places else []
+    )
+
+
+@pytest.mark.parametrize(("package", "kind"), [(DB, ""), (PackageId(Ecosystem.XPKG, "x.io/s3"), "Provider")])
+def test_locked_version_has_the_kind_of_its_package_and_not_of_its_object(package, kind) -> None:
+    assert replace(pin("1.0.0", package=package), kind=kind or "PackageInstall").candidate.kind == kind
