@@ -362,7 +362,7 @@ def test_a_manifest_that_is_gone_deletes_what_it_owned(copy: Copy) -> None:
 
 
 def test_a_file_that_is_read_no_more_is_not_gone(copy: Copy) -> None:
-    code, planned = plan(copy({"reconciler.yaml": CONFIGURATION.replace("[manifests]", "[manifest]")}))
+    code, planned = plan(copy({"reconciler.yaml": CONFIGURATION.replace("- manifests", "- manifest")}))
 
     assert code == Exit.INVALID_INPUT
     assert "delete" not in ops(planned).values()

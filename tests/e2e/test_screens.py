@@ -1,4 +1,4 @@
-"""What a person sees on a terminal of three widths, and what a program gets, on six worlds, reviewed.
+"""What a person sees on a terminal of two widths, and what a program gets, on six worlds, reviewed.
 
 `pytest tests/e2e/test_screens.py --update-golden` writes `tests/goldens/screens/`.
 """
@@ -37,7 +37,7 @@ KINDS = {
     "repo": "RegisteredRepository",
     "pr": "PullRequest",
 }
-COLUMNS = (80, 120, 160)
+COLUMNS = (80, 160)
 NOW = datetime(2026, 1, 4, 3, tzinfo=UTC)
 """When somebody looks: ages depend on it."""
 PATH = 48
