@@ -179,13 +179,19 @@ def find_chart_in_git(mirror: Mirror, address: str, path: str, version: str, lim
 def _versions(tags: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
     """Yield version and tag of each tag that is a version of the chart at a path.
 
-    Where tags name the chart, those without a name are of something else in the repository.
+    Where tags name the chart, those without a name are of something else in the repository. The tag
+    `web-admin-1.2.0` is none of `web`.
     """
     name = path.rpartition("/")[2]
-    tag_prefixes = tuple(f"{prefix}{mark}" for prefix in {path, name} if prefix for mark in "/-")
-    listed = {tag: next((start for start in tag_prefixes if tag.startswith(start)), "") for tag in tags}
-    named = any(listed.values())
-    yield from ((tag.removeprefix(start), tag) for tag, start in listed.items() if bool(start) == named)
+    tag_prefixes = ("", *(f"{prefix}{mark}" for prefix in {path, name} if prefix for mark in "/-"))
+    starts = {
+        tag: start
+        for tag in tags
+        for start in tag_prefixes
+        if tag.startswith(start) and _ascending([tag.removeprefix(start)])
+    }
+    is_named = any(starts.values())
+    yield from ((tag.removeprefix(start), tag) for tag, start in starts.items() if bool(start) == is_named)
 
 
 def _chosen(versions: Iterable[str], version: str, address: str) -> str:

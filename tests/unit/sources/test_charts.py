@@ -166,13 +166,14 @@ def test_a_chart_of_a_registry_is_the_layer_of_helm(gate: Gate) -> None:
 
 
 PLAIN, NAMED = ("v1.0.0", "1.1.0", "2.0.0-rc.1"), ("web-1.0.0", "web/v1.1.0", "charts/web-3.0.0", "v9.0.0")
+BESIDE, NIGHTLY = ("v1.0.0", "web-admin-2.0.0", "web/stable"), ("nightly", "web-admin-2.0.0")
 
 
 @pytest.fixture(scope="module")
 def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
     """Repositories by their tags, each of a commit where web/Chart.yaml has it; main is behind."""
     made = {}
-    for tags in (PLAIN, NAMED, ()):
+    for tags in (PLAIN, NAMED, BESIDE, NIGHTLY, ()):
         root = tmp_path_factory.mktemp("charts")
         repo = make_repository(root / "charts.git", {"web/Chart.yaml": "first"})
         for tag in tags:
@@ -190,6 +191,7 @@ def mirrors(tmp_path_factory: pytest.TempPathFactory) -> Mirrors:
         (PLAIN, "", "web", "1.1.0"), (PLAIN, "~1.0", "web", "v1.0.0"), (PLAIN, "v1.0.0", "web", "v1.0.0"),
         (PLAIN, "", "", "root 1.1.0"), (NAMED, "", "web", "web/v1.1.0"), (NAMED, "~1.0", "web", "web-1.0.0"),
         (NAMED, "v9.0.0", "web", "v9.0.0"), (PLAIN, "main", "web", "main"), ((), "", "web", "main"),
+        (BESIDE, "", "web", "v1.0.0"), (NIGHTLY, "", "web", "main"), (NIGHTLY, "nightly", "web", "nightly"),
     ],
 )  # fmt: skip
 def test_a_chart_in_git_is_at_a_tag_of_its_own_a_branch_or_a_commit(
