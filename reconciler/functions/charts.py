@@ -527,14 +527,25 @@ def chart_paths(config: Mapping[str, Any], files: Files) -> frozenset[str]:
     """Return the paths of the charts and values files that a configuration reads. Total."""
     spec = _of_config_map(mapping_at(config, "data")) if config.get("kind") == "ConfigMap" else config
     home = str(value_at(spec, "helmGlobals", "chartHome") or "").strip("/") or CHART_HOME
-    starts: list[str] = []
+    directories: list[str] = []
+    archives: list[str] = []
     exact: set[str] = set()
     for chart in mappings_at(spec, "helmCharts"):
-        name = value_at(chart, "chartArgs", "name")
-        starts += [f"{home}/{name}/", f"{home}/{name}-", f"{home}/{name}.tgz"]
+        root = f"{home}/{value_at(chart, 'chartArgs', 'name')}"
+        directories.append(f"{root}/")
+        archives.append(f"{root}-")
         paths = value_at(chart, "templateOptions", "values", "valuesFiles")
-        exact |= {posixpath.normpath(str(path)) for path in paths} if isinstance(paths, list) else set()
-    return frozenset(path for path in files if path in exact or path.startswith(tuple(starts)))
+        exact |= {
+            f"{root}.tgz",
+            *(map(posixpath.normpath, map(str, paths)) if isinstance(paths, list) else ()),
+        }
+    return frozenset(
+        path
+        for path in files
+        if path in exact
+        or path.startswith(tuple(directories))
+        or (path.startswith(tuple(archives)) and path.endswith(".tgz"))
+    )
 
 
 @lru_cache(maxsize=64)

@@ -544,11 +544,7 @@ def _own_paths(files: Files) -> dict[str, bool]:
                 (v for _, p, v in chart_configurations(files) if p == f"{start}{step.config_path}"), config
             )
         keeps = value_at(config, "metadata", "annotations", KEEP_VALUES) == "keep"
-        values = {
-            str(path)
-            for chart in mappings_at(config, "helmCharts")
-            for path in value_at(chart, "templateOptions", "values", "valuesFiles") or ()
-        }
+        values = set(_named_values_of(config))
         for path in chart_paths(config, inside):
             paths[f"{start}{path}"] = keeps and path in values
     return paths
@@ -573,10 +569,15 @@ def _recorded_configuration(files: Files, local: Files) -> set[str]:
 
 def _named_values(files: Files) -> Iterator[str]:
     for package, _, config in chart_configurations(files):
-        for chart in mappings_at(config, "helmCharts"):
-            names = value_at(chart, "templateOptions", "values", "valuesFiles")
-            for name in names if isinstance(names, list) else ():
-                yield posixpath.normpath(f"{package}/{name}" if package else str(name))
+        for name in _named_values_of(config):
+            yield f"{package}/{name}" if package else name
+
+
+def _named_values_of(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the paths of the values files that a configuration names, in its package."""
+    for chart in mappings_at(config, "helmCharts"):
+        names = value_at(chart, "templateOptions", "values", "valuesFiles")
+        yield from map(posixpath.normpath, map(str, names if isinstance(names, list) else ()))
 
 
 def _own_configuration(base: Files, upstream: Files, local: Files) -> dict[str, File]:

@@ -224,13 +224,14 @@ metadata:
   annotations: {config.kubernetes.io/local-config: "true"}
 data: {size: small}
 """
+RULES = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: rules\n"
 ENVIRONMENTS = {
     "web/Kptfile": KPTFILE.replace(
         "  mutators:", "  mutators:\n  - {image: 'apply-setters:v0.2', configPath: setters.yaml}"
     ),
     "web/chart.yaml": CONFIG.replace(
         "    values:\n",
-        "    values:\n      valuesFiles:\n      - values-dev.yaml # kpt-set: values-${env}.yaml\n",
+        "    values:\n      valuesFiles:\n      - ./values-dev.yaml # kpt-set: ./values-${env}.yaml\n",
     ).replace("replicas}", "replicas}\n        size: none # kpt-set: ${size}"),
     "web/setters.yaml": SETTERS,
     "web/values-dev.yaml": "grace: 31\n",
@@ -238,6 +239,7 @@ ENVIRONMENTS = {
     "web/values-test.yml": "# grace: 33\n",
     "web/more/values.json": "{}\n",
     "web/charts/other-1.0.0.tgz": "another chart\n",
+    "web/charts/web-rules.yaml": RULES,
     "web/library/base/Chart.yaml": "apiVersion: v2\nname: base\nversion: 1.0.0\n",
     "web/library/base/templates/a.yaml": "kind: {{ .Values.kind }}\n",
 }
@@ -268,10 +270,11 @@ def test_what_no_cluster_applies_stays_upstream_or_is_a_file_that_no_agent_reads
 
     apply_and_merge(world)
 
-    assert files(world, "edge-1") == {"deployment_web.yaml", "service_web.yaml", "setters.yaml"}
+    manifests = {"deployment_web.yaml", "service_web.yaml", "setters.yaml", "charts/web-rules.yaml"}
+    assert files(world, "edge-1") == manifests
     assert "terminationGracePeriodSeconds: 31" in main(world, "edge-1", "deployment_web.yaml")
     assert "terminationGracePeriodSeconds: 32" in main(world, "edge-2", "deployment_web.yaml")
-    assert "- values-prod.yaml # kpt-set" in main(world, "edge-2", RECORD)
+    assert "- ./values-prod.yaml # kpt-set" in main(world, "edge-2", RECORD)
     assert "size: small #" in main(world, "edge-2", RECORD)
     for edge in EDGES:
         assert refused(package_of(world, edge)) == []
