@@ -16,7 +16,7 @@ from reconciler.base.reasons import Reason
 from reconciler.base.text import Text
 from reconciler.base.values import Refused, grouped
 from reconciler.dependencies.catalog.cluster_inputs import FleetInputs
-from reconciler.dependencies.lock.format import ClusterLock, LockUpdate
+from reconciler.dependencies.lock.format import ClusterLock, LockUpdate, PackageLock
 from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.packages import Ecosystem
 from reconciler.expand.checks import check_downstream
@@ -99,6 +99,8 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
     stalled: set[ObjectKey] = set()
     problems: list[Problem] = []
     undelivered: dict[str, Text] = {}
+    # What people edit in a reviewed lock keeps its name: the content decides. Clusters share it.
+    contents: dict[int, str] = {}
 
     def resolve(cluster: str, lock: ClusterLock) -> None:
         policy, control = inventory.policy, inventory.control
@@ -121,7 +123,9 @@ def resolve_deliveries(inventory: Inventory, clusters: FleetInputs, locks: LockU
             paths = {install.location.path for install in inputs[cluster].installs} & times_by_path.keys()
             times = (index_time, *(times_by_path[path] for path in paths))
             variant = _variant(cluster, target, times, inventory)
-            digest = _lock_digest(lock, variant.key, target, inventory, is_complete=is_complete)
+            body = lock.resolution
+            content = contents[id(body)] = contents.get(id(body)) or body.digest
+            digest = _lock_digest(lock.lock, content, variant.key, target, inventory, is_complete=is_complete)
             record = inventory.records.get(variant.key)
             pin = _pin(cluster, Oid(record.upstream_tree if record else ""), inventory)
             resolved = _resolve(variant, pin, digest, inventory)
@@ -223,16 +227,25 @@ def _pin(cluster: str, tree: Oid, inventory: Inventory) -> Pin:
 
 
 def _lock_digest(
-    locked: ClusterLock, owner: ObjectName, target: DeliveryTarget, inventory: Inventory, *, is_complete: bool
+    lock: PackageLock,
+    resolution: str,
+    owner: ObjectName,
+    target: DeliveryTarget,
+    inventory: Inventory,
+    *,
+    is_complete: bool,
 ) -> str:
-    """Return the digest of the inputs of a generated package, "" if the lock does not record its own."""
-    lock, policy = locked.lock, inventory.policy
+    """Return the digest of the inputs of a generated package, "" if the lock does not record its own.
+
+    `resolution` is the digest of the lock's resolution.
+    """
+    policy = inventory.policy
     if not lock.input_digest:
         return ""
     return delivery_digest(
         FORMAT_VERSION,
         lock.input_digest,
-        lock.resolution,
+        resolution,
         *(msgspec.json.encode(revision).decode() for revision in lock.revisions),
         owner_text(policy.instance, owner),
         policy.dependencies.shared_namespace,

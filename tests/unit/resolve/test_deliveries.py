@@ -205,3 +205,13 @@ def test_annotation_to_try_again_is_that_of_the_repository() -> None:
 
     assert delivered(views=(edge,)).resolved.variant.annotations == {RETRY: "2"}
     assert delivered().resolved.variant.annotations == {}
+
+
+def test_edited_lock_is_delivered_although_it_keeps_its_name() -> None:
+    before = locked()
+    (package,) = before.resolution.packages
+    edited = replace(before, resolution=LockedResolution(packages=(replace(package, version="1.1.0"),)))
+
+    digests = [delivered(ClusterUpdate("prod", None, lock)).digest for lock in (before, edited, locked())]
+
+    assert digests[0] == digests[2] != digests[1]
