@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from reconciler.base.errors import RefusedError
+from reconciler.base.errors import RefusedError, UsageError
 from reconciler.krm.documents import documents_of, edit_document, join_documents, resources_in
 from reconciler.krm.merge import Node, TextFormat, merge_text, path_text, root_of
 from reconciler.krm.yaml import (
@@ -61,7 +61,8 @@ def set_value(files: Files, conflict: Conflict, text: str, upstream: UpstreamFil
     """Return the files with a value of a person's choice, as YAML, in place of a field, or of lines.
 
     Raises:
-        RefusedError: The conflict is about a whole file or resource, or the value is no YAML.
+        RefusedError: An edit cannot put the value there.
+        UsageError: The conflict is about a whole file or resource, or the value is no YAML.
     """
     if conflict.resource and conflict.field:
         return _with_field(files, conflict, _typed(text, conflict), upstream.new)
@@ -69,7 +70,7 @@ def set_value(files: Files, conflict: Conflict, text: str, upstream: UpstreamFil
         lines = text if text.endswith("\n") else f"{text}\n"
         if (answered := _with_lines(files, conflict, lines)) is not None:
             return answered
-    raise RefusedError(f"One value cannot answer {conflict}: it is about all of it", hint=_BY_HAND)
+    raise UsageError(f"One value cannot answer {conflict}: it is about all of it", hint=_BY_HAND)
 
 
 def _typed(text: str, conflict: Conflict) -> Raw:
@@ -78,7 +79,7 @@ def _typed(text: str, conflict: Conflict) -> Raw:
     try:
         value = _parsed(text)
     except YamlError as error:
-        raise RefusedError(f"{text!r} is no YAML: {error}", hint="Quote it, as in \"'a: b'\".") from error
+        raise UsageError(f"{text!r} is no YAML: {error}", hint="Quote it, as in \"'a: b'\".") from error
     is_text = bool(sides) and all(isinstance(side, str) for side in sides)
     return Raw(emit(text) if is_text and not isinstance(value, str | list | dict) else text)
 

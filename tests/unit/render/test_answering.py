@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.base.errors import RefusedError
+from reconciler.base.errors import UsageError
 from reconciler.names.objects import File, Files
 from reconciler.render.answering import UpstreamFiles, set_value, take_upstream
 from reconciler.render.answers import current_value
@@ -130,7 +130,7 @@ def test_a_value_of_a_persons_own_has_the_type_of_the_field(kind: str, value: st
 def test_one_value_is_no_answer_about_the_whole(kind: str) -> None:
     files, (conflict, *_) = merged(KINDS[kind])
 
-    with pytest.raises(RefusedError, match="One value cannot answer") as caught:
+    with pytest.raises(UsageError, match="One value cannot answer") as caught:
         set_value(files, conflict, "x", UpstreamFiles({}, {}))
     assert "edit the file" in caught.value.hint
 
@@ -138,5 +138,5 @@ def test_one_value_is_no_answer_about_the_whole(kind: str) -> None:
 def test_what_is_no_yaml_is_refused() -> None:
     files, (conflict, *_) = merged(KINDS["a field"])
 
-    with pytest.raises(RefusedError, match="is no YAML"):
+    with pytest.raises(UsageError, match="is no YAML"):
         set_value(files, conflict, "[a", UpstreamFiles({}, {}))
