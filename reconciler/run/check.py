@@ -139,7 +139,15 @@ def check_proposal(
             comparison=compare(replace(old, commit=_named(proposal.base)), new),
             names=after.names,
             unavailable=deep and OnUnavailable.FAIL in unread.values(),
-            notes=(*after.inventory.notes, *empty_selections(new.desired, after.inventory)),
+            notes=tuple(
+                dict.fromkeys(
+                    (
+                        *after.inventory.notes,
+                        *empty_selections(new.desired, after.inventory),
+                        *_new_notes(old.plan, new.plan),
+                    )
+                )
+            ),
             control=control,
             trusted=trusted,
             proposed=planned,
@@ -178,6 +186,12 @@ def _renamed(trusted: Policy | None, proposal: ProposedChange) -> Iterator[Probl
         message = f"The instance {trusted.instance} would be renamed to {name}"
         hint = f"Name it {trusted.instance} again: packages stay owned under that name."
         yield Problem(Location(trusted.config_path), Reason.VALIDATION_ERROR, message, hint)
+
+
+def _new_notes(before: Plan | None, after: Plan | None) -> Iterator[str]:
+    """Yield the notes of the plan after merging that the plan before does not have."""
+    old = frozenset(before.notes if before else ())
+    yield from (str(note) for note in (after.notes if after else ()) if note not in old)
 
 
 def _named(side: OpenControl) -> NamedCommit:

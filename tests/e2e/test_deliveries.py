@@ -169,3 +169,14 @@ def test_locked_package_without_a_version_in_the_index_is_a_name(name: str) -> N
     assert run.code == 0
     assert "no version of db.io is in the index (dev): it stays at what is locked, 1.0.0" in run.out
     assert world.run("lock", "--upgrade", "dbb.io").code == Exit.USAGE
+
+
+def test_check_says_where_nothing_is_delivered_any_more() -> None:
+    world = delivery("71-carvel-delivery")
+    world.propose_nothing("typo")
+    with world.edit("control", "Misname the cluster", branch="typo") as copy:
+        (copy / "manifests/clusters/dev").rename(copy / "manifests/clusters/devv")
+
+    checked = world.run("check", "--head", "typo")
+
+    assert checked.err.count("note: Nothing is delivered to cluster devv: no Repository belongs to it") == 1
