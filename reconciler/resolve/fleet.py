@@ -23,7 +23,7 @@ from reconciler.dependencies.lock import format as lock_files
 from reconciler.dependencies.lock import update as updates
 from reconciler.dependencies.lock.changes import is_met_by
 from reconciler.dependencies.lock.format import DEFAULT_OPTIONS, ClusterUpdate, LockUpdate, ResolveOptions
-from reconciler.dependencies.model.cluster import ClusterInputs
+from reconciler.dependencies.model.cluster import Catalogue, ClusterInputs
 from reconciler.dependencies.model.instances import Resolution as Locked
 from reconciler.dependencies.model.instances import Resolved
 from reconciler.dependencies.model.packages import Candidate, PackageNeed
@@ -354,7 +354,7 @@ def _upgrade_notes(upgrade: frozenset[str], clusters: FleetInputs, locks: LockUp
                 note, where = (Reason.NOT_FOUND, text, why), Location(lock_files.lock_path(lock.lock))
             elif newest and _is_newer(newest, package):
                 text = f"{id_.name} is at {package.version} and not at {newest.version}"
-                why = _obstacle(newest, package, world, lock.resolution)
+                why = _obstacle(newest, package, world, lock.resolution, names)
                 note, where = (Reason.DEPENDENCY_CONFLICT, text, why), newest.location
             else:
                 continue
@@ -371,8 +371,13 @@ def _is_newer(newest: Candidate, package: Resolved) -> bool:
     return False
 
 
-def _obstacle(newest: Candidate, package: Resolved, world: ClusterInputs, locked: Locked) -> str:
-    """Return why a version is not chosen, as far as one manifest or package alone excludes it."""
+def _obstacle(
+    newest: Candidate, package: Resolved, world: ClusterInputs, locked: Locked, names: frozenset[str]
+) -> str:
+    """Return why a version is not chosen, as far as one manifest or package alone excludes it.
+
+    Only packages with these `names` may leave their locked versions.
+    """
     version, catalogue = newest.version, world.catalogue
     if newest.withdrawn:
         return f"it is withdrawn: {newest.withdrawn}"
@@ -390,4 +395,20 @@ def _obstacle(newest: Candidate, package: Resolved, world: ClusterInputs, locked
         fits = (catalogue.places(catalogue.find(need.id), need.range, namespace) for need in needs)
         if not requirement.optional and len(needs) == len(requirement.alternatives) and not any(fits):
             return f"{version} requires {requirement}, and no version in the index fits"
-    return "no solution for the cluster has it"
+    held = next(_held(newest, catalogue, locked, names), "")
+    return held or "no solution that keeps the other locked versions has it"
+
+
+def _held(newest: Candidate, catalogue: Catalogue, locked: Locked, names: Container[str]) -> Iterator[str]:
+    """Yield the locked packages that a version needs in another version, and that may not move."""
+    for requirement in newest.requires:
+        if requirement.optional or len(requirement.alternatives) > 1:
+            continue
+        for need in (need for need in requirement.alternatives if isinstance(need, PackageNeed)):
+            id_ = catalogue.find(need.id)
+            there = [package for package in locked.packages if package.instance.package == id_]
+            if any(need.range.allows(p.candidate.version, p.digest) for p in there) or id_.name in names:
+                continue
+            for package in there:
+                state = f"{id_.name} is locked at {package.version}: add --upgrade {id_.name}"
+                yield f"{newest.version} requires {requirement}, and {state}"

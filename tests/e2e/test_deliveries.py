@@ -158,6 +158,26 @@ def test_upgrade_says_why_a_newer_version_is_not_chosen() -> None:
         assert "is at" not in world.run(command, "--upgrade", "log.io").out
 
 
+def test_upgrade_names_the_locked_package_that_has_to_move_too() -> None:
+    world = delivery("71-carvel-delivery")
+    with world.edit("control", "Release two that belong together") as copy:
+        for name in ("shop.io", "db.io"):
+            text = (copy / f"index/{name}/1.0.0/package.yaml").read_text().replace(": 1.0.0", ": 2.0.0")
+            text = text.replace(f"{name}.1.0.0", f"{name}.2.0.0").replace(
+                'db.io, version: ">=1', 'db.io, version: ">=2'
+            )
+            (copy / f"index/{name}/2.0.0").mkdir()
+            (copy / f"index/{name}/2.0.0/package.yaml").write_text(text)
+
+    alone = world.run("lock", "--check", "--upgrade", "shop.io").out
+    both = world.run("lock", "--check", "--upgrade", "shop.io", "--upgrade", "db.io")
+
+    why = "2.0.0 requires db.io >=2.0.0, and db.io is locked at 1.0.0: add --upgrade db.io"
+    assert alone.count(f"shop.io is at 1.0.0 and not at 2.0.0 (dev): {why}\n") == 1
+    assert (both.code, "is at" in both.out) == (10, False)
+    assert "1 changed, 2 dependency pins changed" in both.out
+
+
 @pytest.mark.parametrize("name", ["db.io", "carvel:db.io"])
 def test_locked_package_without_a_version_in_the_index_is_a_name(name: str) -> None:
     world = delivery("71-carvel-delivery")
