@@ -194,6 +194,7 @@ def build_plan(
             *context.resolution.notes,
             *empty_selections(fleet.desired, inventory),
             *_relabelled(changes, context),
+            *_lost_holds(context),
             *rendered.deliveries.notes,
             *(f"{warning}" for warning in locks.warnings),
             *dict.fromkeys(loss.replacement for loss in lost if loss.heir),
@@ -236,6 +237,23 @@ def _relabelled(changes: Iterable[Change], context: PlanContext) -> Iterator[str
             parts += [f"{key} removed" for key in sorted(before.keys() - now.keys())]
             if parts:
                 yield f"PackageVariant {resolved.variant.key} gets other {field}: {', '.join(parts)}"
+
+
+def _lost_holds(context: PlanContext) -> Iterator[str]:
+    """Yield a sentence about each variant with the package of another that a person held: it follows."""
+    inventory = context.inventory
+    pins = inventory.reviewed.pins if inventory.reviewed else inventory.locks
+    held = [key for key, lock in pins.items() if lock.held and key not in context.variants]
+    records = [record for key in held if (record := inventory.records.get(key)) is not None]
+    holders = {PackageKey(record.url, record.path): record.key for record in records}
+    for key, resolved in sorted(context.resolved.items()) if holders else ():
+        former, lock = holders.get(resolved.downstream), pins.get(key)
+        if former is not None and may_float(resolved.variant) and not (lock and lock.held):
+            ref, commit = pins[former].ref, pins[former].commit[:8]
+            yield (
+                f"PackageVariant {key} follows its upstream: {former}, from which it takes over, was held at"
+                f" {ref}@{commit}; hold it again with `reconciler lock hold {key} {ref}`"
+            )
 
 
 def _upstream_moves(plan: Plan, inventory: Inventory) -> Iterator[lock_changes.VersionChange]:

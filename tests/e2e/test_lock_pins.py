@@ -56,6 +56,21 @@ def test_a_hold_that_is_lost_with_the_state_costs_a_resolution_only(world: World
     assert re.search(r"update +edge/web +UpstreamChanged", world.run("plan").out)
 
 
+def test_a_hold_that_stays_with_a_former_name_is_told_until_it_is_repeated(world: World) -> None:
+    world.run("lock", "hold", "web", "v1")
+    with world.edit("control", "Rename the variant") as copy:
+        path = copy / "manifests/web.yaml"
+        path.write_text(path.read_text().replace("name: web", "name: shop", 1))
+    note = "note: PackageVariant default/shop follows its upstream: default/web, from which it takes over,"
+
+    for command in ("plan", "apply", "plan"):
+        assert world.run(command).out.count(note) == 1
+    step = "lock hold default/shop web/v1"
+    assert f"hold it again with `reconciler {step}`" in world.run("plan").out
+    assert world.run(*step.split()).code == 0
+    assert note not in world.run("plan").out
+
+
 def test_a_reviewed_lock_is_written_in_the_working_copy(reviewed: World) -> None:
     copy, before = clone(reviewed), reviewed.all_refs()
 
