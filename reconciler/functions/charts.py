@@ -407,9 +407,13 @@ def values_of(call: ChartCall, members: Mapping[str, bytes]) -> dict[str, Any]:
     for folder in sorted(about, key=lambda path: path.count("/"), reverse=True):
         values = [_mapping(members.get(f"{folder}values.yaml", b""))]
         for parent, name in _parents(folder):
-            listed = mappings_at(about.get(parent), "dependencies")
-            dependencies = [needed for needed in listed if needed.get("name") == name] or [{}]
-            values = [{str(d.get("alias") or name): value} for d in dependencies for value in values]
+            metadata = about.get(f"{parent}charts/{name}/", {})
+            title, version = str(metadata.get("name") or name), str(metadata.get("version") or "")
+            listed = [n for n in mappings_at(about.get(parent), "dependencies") if n.get("name") == title]
+            # Of two versions of a chart each has its own alias.
+            fitting = [n for n in listed if ChartDependency(title, str(n.get("version")), "").allows(version)]
+            aliases = [str(needed.get("alias") or title) for needed in fitting or listed] or [title]
+            values = [{alias: value} for alias in aliases for value in values]
         for value in values:
             seen = merge_values(seen, value)
     return {
@@ -684,12 +688,12 @@ def flat_members(members: Mapping[str, bytes], origin: str, limits: Limits) -> d
 def missing_dependencies(members: Mapping[str, bytes]) -> list[ChartDependency]:
     """Return what a chart depends on and does not have in its `charts/`, disabled or not, as Helm asks.
 
-    `members` has the files of archives, too. Of a chart that is listed in two versions both are needed, where
-    Helm would leave one out.
+    `members` has the files of archives, too. Helm passes over a directory like `charts/_db/`. Of a chart that
+    is listed in two versions both are needed, where Helm would leave one out.
     """
     versions: dict[str, list[str]] = {}
     for folder in chart_folders(members):
-        if folder.removeprefix("charts/").count("/") == 1:
+        if folder.removeprefix("charts/").count("/") == 1 and folder[len("charts/")] not in "._":
             metadata = _mapping(members[f"{folder}{CHART_FILE}"])
             name = str(metadata.get("name") or folder.split("/")[1])
             versions.setdefault(name, []).append(str(metadata.get("version") or ""))

@@ -21,12 +21,17 @@ from tests.support.charts import DEPLOYMENT, chart, config, package
 FOLDER = "charts/web"
 WITH_PARTS = {
     f"{FOLDER}/Chart.yaml": "name: web\nversion: 1.0.0\nappVersion: a\ndependencies: "
-    "[{name: db, alias: main}, {name: db, alias: spare}]\n",
+    "[{name: db, alias: main}, {name: db, alias: spare}, {name: kv, version: 1.x, alias: old}, "
+    "{name: kv, version: 2.x, alias: new}]\n",
     f"{FOLDER}/values.yaml": "replicas: 1\nmain: {size: 5}\n",
     f"{FOLDER}/charts/db/Chart.yaml": "name: db\nversion: 2.0.0\n",
     f"{FOLDER}/charts/db/values.yaml": "size: 1\nport: 2\n",
     f"{FOLDER}/charts/db/charts/log/Chart.yaml": "name: log\nversion: 3.0.0\n",
     f"{FOLDER}/charts/db/charts/log/values.yaml": "level: info\n",
+    f"{FOLDER}/charts/kv/Chart.yaml": "name: kv\nversion: 1.5.0\n",
+    f"{FOLDER}/charts/kv/values.yaml": "size: 7\n",
+    f"{FOLDER}/charts/kv-2.5.0/Chart.yaml": "name: kv\nversion: 2.5.0\n",
+    f"{FOLDER}/charts/kv-2.5.0/values.yaml": "size: 8\n",
     f"{FOLDER}/templates/x/Chart.yaml": "name: none\n",
 }
 
@@ -46,11 +51,15 @@ def test_templates_see_defaults_of_every_chart_by_its_names_below_those_of_its_p
             "replicas": 3,
             "main": {"size": 5, "port": 2, **log},
             "spare": {"size": 1, "port": 2, **log},
+            "old": {"size": 7},
+            "new": {"size": 8},
         },
         "Chart": {
             "": {"version": "1.0.0", "appVersion": "a"},
             "charts/db/": {"version": "2.0.0"},
             "charts/db/charts/log/": {"version": "3.0.0"},
+            "charts/kv/": {"version": "1.5.0"},
+            "charts/kv-2.5.0/": {"version": "2.5.0"},
         },
         "Release": {"Name": "web", "Namespace": "n"},
         "Capabilities": {"KubeVersion": "v1.30.0", "APIVersions": None},

@@ -95,6 +95,7 @@ NEEDS = "dependencies:\n- name: db\n- name: cache\n- version: 1.0.0\n"
         (METADATA + NEEDS, {"charts__db__Chart_yaml": "", "charts__c__Chart_yaml": "name: cache"}, ""),
         (METADATA + NEEDS, {"charts__db-2__Chart_yaml": "", **HAS_CACHE}, r"does not have: db$"),
         (METADATA + NEEDS, {"charts__db": "", "charts__db-admin__x": "", **HAS_CACHE}, r"not have: db$"),
+        (METADATA + NEEDS, {"charts___db__Chart_yaml": "name: db", **HAS_CACHE}, r"does not have: db$"),
         (METADATA + IN_TWO_VERSIONS, HAS_CACHE, r"does not have: cache 2.x$"),
         (METADATA, {"requirements_yaml": NEEDS}, r"does not have: db, cache$"),
         (METADATA, {"requirements_yaml": "[]"}, ""),
