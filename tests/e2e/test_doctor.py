@@ -1,7 +1,6 @@
 """`doctor` names the cause of a broken set-up, and the next step."""
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -88,34 +87,3 @@ def test_broken_set_up_has_a_named_cause_and_a_next_step(
     assert re.search(message, error["message"])
     assert hint in error["hint"]
     assert "versions read" not in said.out  # of an index none, where one is not understood
-
-
-def test_directory_without_permission_to_write_is_named(
-    healthy: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    allowed = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: "edge-1" not in str(path) and allowed(path, mode))
-
-    said = healthy.run("doctor")
-
-    assert said.code == 3
-    assert "error    rights: " in said.out
-    assert "next: Give the token or key the right to write" in said.out
-
-
-def test_missing_directory_of_upstreams_is_a_warning(healthy: World, tmp_path: Path) -> None:
-    """That of a cluster is none: its first package makes it."""
-    shutil.copytree(healthy.root, tmp_path / "w")
-    world = World(tmp_path / "w")
-    names = ("blueprints", "edge-1")
-    files = {
-        f"manifests/repositories/{name}.yaml": f"{repository(name)}    directory: nope\n" for name in names
-    }
-    Repo(world.control, time=world.clock + 60).commit(files)
-
-    said = world.run("doctor")
-
-    assert said.code == 0
-    assert said.out.count("has no directory nope\n") == 1
-    assert "warning  directory: Repository default/blueprints: Branch main of " in said.out
-    assert "next: Correct spec.git.directory, or publish a package there." in said.out

@@ -138,15 +138,12 @@ def test_instance_of_the_lock_serves_in_versions_of_its_slot_that_the_need_allow
     more = [candidate(LOG, f"{n}.0.0", installation=ONCE if n == 2 else None) for n in (1, 2, 4)]
     there = lookup(more=more, pins=(pin("1.0.0", package=LOG),))
     parent = Instance(*DB, SLOT)
-    asked = Requirement((need(LOG, text),), install=False)
+    requirement = Requirement((need(LOG, text),), install=False)
+    demand = InstanceRequirement(parent, requirement, (), Cause(CauseKind.REQUIRES, DB))
 
-    found = [
-        *locked_alternatives(InstanceRequirement(parent, asked, (), Cause(CauseKind.REQUIRES, DB)), there)
-    ]
+    ways = {way.instance: {*way.allowed} for way in locked_alternatives(demand, there)}
 
-    assert [(way.instance, {*way.allowed}) for way in found] == (
-        [(Instance(*LOG, SLOT), places)] if places else []
-    )
+    assert ways == ({Instance(*LOG, SLOT): places} if places else {})
 
 
 @pytest.mark.parametrize(("package", "kind"), [(DB, ""), (PackageId(Ecosystem.XPKG, "x.io/s3"), "Provider")])

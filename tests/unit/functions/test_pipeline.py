@@ -691,34 +691,37 @@ def added(*resources: tuple[str, str]) -> Callable[[FunctionCall], FunctionRun]:
 
 
 @pytest.mark.parametrize(
-    ("resources", "there", "new"),
+    ("resources", "there", "written"),
     [
         ([("x", "")], {}, ["configmap_x.yaml"]),
         ([("X", ""), ("x", "")], {}, ["configmap_x-2.yaml", "configmap_x.yaml"]),
         ([("X", "")], {"configmap_x": MAP.format(name="other")}, ["configmap_x-2.yaml"]),
-        ([("x", "")], {"configmap_x": MAP.format(name="other")}, []),  # as kpt, it joins the file
-        ([("X", "")], {"configmap_x": MAP.format(name="other"), "configmap_x-2": MAP.format(name="X")}, []),
+        ([("x", "")], {"configmap_x": MAP.format(name="other")}, ["configmap_x.yaml"]),  # joined as by kpt
+        ([("X", "")], {"configmap_x": MAP.format(name="other"), "configmap_x-2": MAP.format(name="X")},
+            ["configmap_x-2.yaml"]),
+        ([("X", "")], {f"configmap_{n}": MAP.format(name=name) for n, name in
+            (("x", "other"), ("x-2", "third"), ("x-3", "X"))}, ["configmap_x-3.yaml"]),
         ([("x", ""), ("x.yaml/y", "")], {}, ["configmap_x.yaml", "configmap_x.yaml-2/y.yaml"]),
         ([("x", "A.yaml")], {"a": MAP.format(name="other")}, ["A.yaml"]),  # who knows main decides
         ([("x", "a.yaml/b.yaml")], {"a": MAP.format(name="other")}, None),
         ([("x", "b.yaml"), ("y", "b.yaml/c.yaml")], {}, None),
     ],
-)
+)  # fmt: skip
 def test_new_resources_get_files_that_clash_with_none(
-    resources: list[tuple[str, str]], there: dict[str, str], new: list[str] | None
+    resources: list[tuple[str, str]], there: dict[str, str], written: list[str] | None
 ) -> None:
     given = files(steps("add"), **there)
     results = [run_pipeline(given, [Python(add=added(*resources[::order]))]) for order in (1, -1)]
 
     for result in results:
-        if new is None:
+        if written is None:
             assert result.refusal is Reason.INVALID_PACKAGE
             assert "it would be both a file and a directory" in result.error
             assert result.files == given
         else:
             assert result.ok, result.error
-            assert sorted(result.files.keys() - given.keys()) == new
-            assert result.steps[0].files == tuple(new)
+            assert sorted(path for path, file in result.files.items() if given.get(path) != file) == written
+            assert result.steps[0].files == tuple(path for path in written if path not in given)
     assert dict(results[0].files) == dict(results[1].files)
 
 

@@ -21,7 +21,7 @@ from reconciler.names.problems import Problem
 from reconciler.plan.changes import Change, ClosePull, MoveRef, Op, WriteRemoval
 from reconciler.plan.compose import Parts, compose
 from reconciler.plan.context import PlanTarget, branch_key
-from reconciler.plan.deletions import decide_unwanted, guard_moved
+from reconciler.plan.deletions import _is_same_upstream, decide_unwanted, guard_moved
 from reconciler.plan.set_diff import VariantChange
 from reconciler.policy import Policy
 from reconciler.records.state import RefusedDeletionsRecord, RefusedPackage
@@ -254,6 +254,36 @@ def test_repository_without_a_commit_has_nothing_to_delete() -> None:
 )  # fmt: skip
 def test_package_is_kept_without_evidence(fields: dict[str, Any], reason: Reason, message: str) -> None:
     assert decision(a_target(draft=a_draft()), **fields) == replace(KEPT, reason=reason, message=message)
+
+
+@pytest.mark.parametrize(
+    ("set_name", "place"), [("", ". PackageVariant default/new has its package now: edge/web"), ("fleet", "")]
+)
+def test_deletion_names_the_place_of_a_variant_under_its_new_name(set_name: str, place: str) -> None:
+    upstream, set_key = {"repo": "blueprints", "package": "web"}, ObjectName("default", set_name)
+    new = replace(a_desired("new", upstream=upstream), set_key=set_key if set_name else None)
+
+    found = decision(
+        a_target(),
+        record={"set_name": set_name, "spec": {"upstream": upstream}},
+        desired=Desired((new,)),
+        resolved={new.key: a_resolved(variant=new)},
+    )
+
+    assert found.message == f"web.yaml is gone{place}"
+
+
+@pytest.mark.parametrize(
+    ("repo", "package"), [("blueprints", "web"), ("blueprints", "app"), ("other", "web")]
+)
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_variant_follows_one_of_the_same_upstream(repo: str, package: str, *, is_renamed: bool) -> None:
+    recorded = {"repo": repo, "package": package}
+    variant = a_desired(upstream={"repo": "blueprints", "package": "web"})
+
+    is_same = _is_same_upstream(variant, recorded, is_renamed=is_renamed)
+
+    assert is_same is (repo == "blueprints" and (is_renamed or package == "web"))
 
 
 def test_package_that_a_paused_variant_left_is_kept() -> None:

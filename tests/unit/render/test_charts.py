@@ -61,14 +61,10 @@ def test_each_side_is_its_upstream_with_its_own_pin_and_the_package_that_it_led_
     local, drafted = ({"a.yaml": File.of(text)} for text in (b"main: 1\n", b"draft: 1\n"))
     pins = [a_pin(n, tree=tree_id(files)) for n, files in enumerate([fresh, base, draft_base], start=1)]
     view = repository("edge")
+    fields = dict(zip(("pin", "base", "draft_base"), pins, strict=True))
+    draft = a_draft(tree=tree_id(drafted), has_foreign_commits=True)
     resolved = a_resolved(
-        view=view.key,
-        pin=pins[0],
-        base=pins[1],
-        draft_base=pins[2],
-        asked_from=tree_id(asked),
-        local=tree_id(local),
-        draft=a_draft(tree=tree_id(drafted), has_foreign_commits=True),
+        view=view.key, local=tree_id(local), draft=draft, asked_from=tree_id(asked), **fields
     )
     contents = {tree_id(files): files for files in (fresh, base, draft_base, asked, local, drafted)}
 
@@ -90,11 +86,7 @@ SOURCE = "# Source: web/templates/a.yaml\n"
 
 @pytest.mark.parametrize(
     ("old", "given", "want"),
-    [
-        (None, "b: 1\n", "b: 1\n"),
-        ("a: 1\n", f"{SOURCE}b: 1\n", f"{SOURCE}b: 1\n"),
-        ("a: 1\n", "b: 1\n", "a: 1\n"),
-    ],
+    [(None, "b: 1", "b: 1"), ("a: 1", f"{SOURCE}b: 1", f"{SOURCE}b: 1"), ("a: 1", "b: 1", "a: 1")],
     ids=["new", "a manifest of the chart that the upstream holds too", "a function's change"],
 )
 def test_package_of_a_chart_has_its_manifests_and_else_what_its_upstream_has(old, given, want) -> None:
@@ -115,12 +107,9 @@ def test_package_of_a_chart_has_its_manifests_and_else_what_its_upstream_has(old
         (f"{{{LOCAL_CONFIG}: 'true'}}", "Skip"),
         (f"{{{LOCAL_CONFIG}: 'true', argocd.argoproj.io/hook: PreSync}}", "PreSync"),
         (f"{{{LOCAL_CONFIG}: 'false'}}", None),
-        ("{a: b}", None),
     ],
 )
-def test_local_configuration_is_skipped_unless_its_author_says_when_it_runs(
-    notes: str, want: str | None
-) -> None:
+def test_local_configuration_is_skipped_unless_it_says_when_it_runs(notes: str, want: str | None) -> None:
     file = File.of(f"kind: A\nmetadata: {{name: a, annotations: {notes}}}\n".encode())
 
     done = charts._downstream({"a.yaml": file}, ())
@@ -129,12 +118,10 @@ def test_local_configuration_is_skipped_unless_its_author_says_when_it_runs(
     assert notes_there.get("argocd.argoproj.io/hook") == want
 
 
-@pytest.mark.parametrize(
-    ("local", "where"), [({"chart.yaml": File.of(b"")}, " with chart.yaml.input"), ({}, "")]
-)
-def test_failure_of_a_chart_names_the_configuration_that_people_have(local: Files, where: str) -> None:
+@pytest.mark.parametrize("where", [" with chart.yaml.input", ""])
+def test_failure_of_a_chart_names_the_configuration_that_people_have(where: str) -> None:
     run = package(chart())
-    side = charts._Side(charts._Role.NEW, run, run, run, local)
+    side = charts._Side(charts._Role.NEW, run, run, run, run if where else {})
 
     blocked = charts._failure(charts._Made(side, PipelineResult(run, error=" a\n\n b "), None))
 

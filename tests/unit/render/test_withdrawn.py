@@ -6,7 +6,6 @@ from reconciler.api.porch import InjectionSelector, PackageVariantSpec
 from reconciler.names.ids import ObjectName
 from reconciler.names.objects import tree_id
 from reconciler.render.injection import INJECTED, INJECTED_NAME
-from reconciler.render.kptfile import FunctionOwners, upstream_functions
 from reconciler.render.withdrawn import function_owners, take_back, without_withdrawn
 from tests.support.git import kptfile
 from tests.support.model import package
@@ -97,20 +96,11 @@ def test_context_is_withdrawn_as_the_record_of_the_owner_has_it(
 def test_fields_of_a_kptfile_that_functions_wrote_are_withdrawn_but_for_those_of_kpt() -> None:
     head = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web\n"
     ours = "upstream: {type: git}\nupstreamLock: {type: git}\nstatus: {a: b}\npipeline: {}\n"
-    before, after, want = (
-        package({"Kptfile": text})
-        for text in (
-            f"{head}info:\n  man: a\n",
-            f"{head}info:\n  man: b\n{ours}",
-            f"{head}info:\n  man: a\n{ours}",
-        )
-    )
+    texts = ("info: {man: a}\n", f"info: {{man: b}}\n{ours}", f"info: {{man: a}}\n{ours}")
+    before, after, want = (package({"Kptfile": head + text}) for text in texts)
+    made = (before, after)
 
-    done = without_withdrawn(
-        after, before, PackageVariantSpec(), {}, keeps_context=False, made=(before, after)
-    )
-
-    assert done == want
+    assert without_withdrawn(after, before, PackageVariantSpec(), {}, keeps_context=False, made=made) == want
 
 
 def test_functions_of_every_upstream_of_a_package_are_no_function_of_its_variant() -> None:
@@ -123,5 +113,4 @@ def test_functions_of_every_upstream_of_a_package_are_no_function_of_its_variant
 
     owners = function_owners(package({"Kptfile": kptfile("web")}), resolved, world(), contents)
 
-    assert owners == FunctionOwners(WEB, upstream_functions(trees), None)
-    assert owners.upstream == {*names}
+    assert owners == (WEB, {*names}, None)

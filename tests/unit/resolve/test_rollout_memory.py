@@ -228,9 +228,14 @@ def test_what_people_took_back_waits_for_them_and_moves_when_they_ask(world: Rol
     assert row(plan, "a1").reason is Reason.REJECTED
     assert RETRY in row(plan, "a1").message
     assert world.run().is_empty
-    world.order(RETRY, "1")
+    world.order(RETRY, "3")
     plan = world.run()
     assert (the_rollout(plan).phase, updated(plan)) == (RolloutPhase.PROGRESSING, ["a1"])
+    world.merge_all()
+    world.run()
+    world.order(RETRY, None)
+    world.revert("a1")
+    assert f'{RETRY}: "1"' in row(world.run(), "a1").message
 
 
 def test_an_unhealthy_package_stays_a_failure_while_nobody_sees_it(world: RolloutWorld) -> None:
