@@ -283,6 +283,8 @@ def test_a_target_that_comes_after_the_end_gets_its_package(world: RolloutWorld)
     assert the_rollout(plan).phase is RolloutPhase.COMPLETE
     assert world.plan().is_empty
     assert revisions(world)["a1"] == "web/v1"
+    world.order(RETRY, "1")
+    assert row(world.run(), "a1").request.rollout == ""
 
 
 # orders
