@@ -2,11 +2,8 @@
 
 import pytest
 
-import reconciler.render as stage
 from reconciler.krm.yaml import YamlError
 from reconciler.names.objects import File
-from reconciler.render import package as package_stage
-from reconciler.render import rendered
 from reconciler.render.kptfile import kptfile_value
 from reconciler.render.update import update_package
 from reconciler.render.update.conflicts import UpdateRefused
@@ -72,14 +69,6 @@ def test_conditions_merge_by_type() -> None:
     status = merged(text("a0", "b0"), text("a1", "b0"), text("a0", "b1"))["status"]
 
     assert status == {"conditions": [{"type": "a", "status": "1"}, {"type": "b", "status": "1"}]}
-
-
-def test_stage_imports_what_it_is_asked_for() -> None:
-    assert stage.__getattr__("render_packages") is package_stage.render_packages
-    for name in ("Blocked", "Package", "Rendered", "RenderedVariant"):
-        assert stage.__getattr__(name) is getattr(rendered, name)
-    with pytest.raises(AttributeError, match=r"^module 'reconciler\.render' has no attribute 'nothing'$"):
-        stage.__getattr__("nothing")
 
 
 @pytest.mark.parametrize("field", ["labels", "annotations"])
