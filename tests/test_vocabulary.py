@@ -68,6 +68,7 @@ def folder_violations(folder: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_names_and_docstrings_have_no_private_words(folder: str) -> None:
     assert folder_violations(folder) == []

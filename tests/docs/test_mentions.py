@@ -63,6 +63,7 @@ def wrong(text: str, *checks: Check) -> list[str]:
     return [each for check in checks for each in check(text) if each.partition(": no such ")[0] not in EXCEPT]
 
 
+@pytest.mark.slow
 def test_a_text_of_the_code_names_only_what_is_there() -> None:
     texts = [each for each in texts_of_code() if not each.place.startswith(NOT_FOR_PEOPLE)]
 

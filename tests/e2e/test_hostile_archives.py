@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.test_index_charts import make_world
 from tests.e2e.test_index_sync import CONFIGURATION, HOST, fleet_of, meta
 from tests.e2e.test_package_from_chart import index
@@ -152,6 +154,7 @@ def peak_mib(directory: Path, *arguments: object, code: int) -> float:
     return measure(command, directory, times=1, warm=False, code=code).peak_mib
 
 
+@pytest.mark.slow
 def test_bombs_take_no_more_memory_than_their_limits(tmp_path: Path) -> None:
     in_charts = numbered({n: case for n, case in hostile(TEMPLATE.name, METADATA).items() if n in BOMBS})
     world = packages_of(tmp_path / "w", {name: case.data for name, case in in_charts.items()})

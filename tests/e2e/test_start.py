@@ -28,6 +28,7 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "control"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", [("--version",), ("plan", "-q"), ("expand",), ("check",)], ids=lambda line: line[0]
 )

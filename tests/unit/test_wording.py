@@ -88,6 +88,7 @@ def test_plural_by_hand_is_recognised(source: str) -> None:
     assert list(plurals_by_hand(source))
 
 
+@pytest.mark.slow
 def test_no_text_counts_by_hand() -> None:
     files = [file for file in ROOT.glob("reconciler/**/*.py") if BUILTIN not in file.parents]
     found = {
