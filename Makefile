@@ -37,7 +37,7 @@ demo: $(VENV)/.runs  ## The main job on a small world: plan, apply, approve, ups
 	@echo 'To use it here: export PATH="$(CURDIR)/$(VENV)/bin:$$PATH"'
 
 test: $(VENV)/.installed  ## The tests; slow has those that run for longer
-	@echo "Running the tests: about 7 minutes on two cores, the first dots after one."
+	@echo "Running the tests: about 5 minutes on two cores, the first dots after one."
 	$(RUN)python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(VENV)/.installed  ## Lives, laws, faults and fleets on a sample; samples, faults, laws, fuzz and soak try everything

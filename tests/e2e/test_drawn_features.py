@@ -425,7 +425,7 @@ def test_small_life_keeps_every_promise(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "row"),
-    sample([*enumerate(ROWS)], 4),
+    sample([*enumerate(ROWS)], 6),
     ids=lambda v: "-".join(v) if isinstance(v, tuple) else str(v),
 )
 def test_life_keeps_every_promise(number: int, row: Row, tmp_path: Path) -> None:

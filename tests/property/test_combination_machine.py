@@ -25,7 +25,7 @@ from tests.support.samples import ALL
 pytestmark = pytest.mark.slow
 
 FIRST = 500
-LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 2))
+LIVES = int(os.environ.get("RECONCILER_LIVES") or (10 if ALL else 1))
 STEPS = 15
 SOAK_MINUTES = float(os.environ.get("RECONCILER_SOAK_MINUTES", "0"))
 
