@@ -82,7 +82,12 @@ def test_two_variants_are_enough_to_contest_a_package() -> None:
 
     found = decision(downstreams={PACKAGE: rivals})
 
-    assert (found.change.message, len(found.problems)) == ("Wanted by default/api and default/web", 2)
+    assert found.change.message == "Wanted by default/api and default/web"
+    others = {p.owner.name: p.message.partition("downstream of ")[2] for p in found.problems if p.owner}
+    assert {name: text.partition(" (")[0] for name, text in others.items()} == {
+        "api": "default/web",
+        "web": "default/api",
+    }
 
 
 # Commits that do not contain what was applied last
