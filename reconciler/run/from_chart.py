@@ -338,6 +338,7 @@ def _vendored(
         if dependency not in _missing(files, source, limits):
             continue  # another range of the same chart brought it
         new = _bring(dependency, chart, reader, beside, depth)
+        _check_brought(new, dependency, chart)
         brought = tuple(dict.fromkeys((*chart.brought, new.source, *new.brought)))
         home = f"charts/{dependency.name}"
         home = f"{home}-{new.version}" if f"{home}/{CHART_FILE}" in files else home
@@ -361,21 +362,6 @@ def _bring(
     depth: int,
 ) -> VendoredChart:
     """Return a chart that another one depends on, in the version that its lock names, else the newest."""
-    new = _read_needed(needed, chart, reader, beside, depth)
-    if new.name != needed.name or not needed.allows(new.version):
-        what = f"{chart.name} depends on {needed.name} {needed.version}".rstrip()
-        hint = f"Correct its dependencies in {CHART_FILE}: `helm dependency build` refuses it, too."
-        raise RefusedError(f"{what}, and {new.source} is {new.name} {new.version}", hint=hint)
-    return new
-
-
-def _read_needed(
-    needed: ChartDependency,
-    chart: VendoredChart,
-    reader: ChartReader,
-    beside: Callable[[str], VendoredChart],
-    depth: int,
-) -> VendoredChart:
     address = f"{needed.repository.removeprefix('git+').rstrip('/')}/{needed.name}"
     what, version = f"{chart.name} depends on {needed.name}", _locked(needed, chart, reader)
     if depth >= _DEEPEST:
@@ -389,6 +375,13 @@ def _read_needed(
         return _from_git(address, version, reader, depth + 1)
     listing = find_chart_version(address, version, reader.client, reader.policy.limits)
     return _fetched(listing, version, reader, depth + 1)
+
+
+def _check_brought(new: VendoredChart, needed: ChartDependency, chart: VendoredChart) -> None:
+    if new.name != needed.name or not needed.allows(new.version):
+        what = f"{chart.name} depends on {needed.name} {needed.version}".rstrip()
+        hint = f"Correct its dependencies in {CHART_FILE}: `helm dependency build` refuses it, too."
+        raise RefusedError(f"{what}, and {new.source} is {new.name} {new.version}", hint=hint)
 
 
 def _is_elsewhere(remote: str) -> bool:
